@@ -1,0 +1,1 @@
+"""What to do next: coordinators, workers, queues and timers."""

@@ -1,0 +1,1 @@
+"""How step attempts reach workers."""

@@ -1,0 +1,1 @@
+"""The pure tick: state and commands in, events and effects out."""

@@ -1,0 +1,1 @@
+"""Templates and expressions: one interface, two engines."""

@@ -1,0 +1,1 @@
+"""What happened: events, state, fold and the stores; the only truth."""

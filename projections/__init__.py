@@ -1,0 +1,1 @@
+"""What people ask: views derived from the journal."""
