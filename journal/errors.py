@@ -1,0 +1,121 @@
+"""Errors of the journal."""
+
+from ductor.definitions.errors import DuctorError
+
+
+class JournalError(DuctorError):
+    """Base of the journal's errors."""
+
+    code = "journal"
+
+
+class ValueRefusedError(JournalError):
+    """A value can't be stored: it is not exact JSON, or too large.
+
+    Attributes:
+        what: which value, as `trigger` or `output of step reserve`.
+        path: where in the value, as `items[3].price`; empty for the value as a whole.
+        reason: what is wrong with it.
+    """
+
+    code = "value_refused"
+
+    def __init__(self, what: str, path: str, reason: str) -> None:
+        self.what, self.path, self.reason = what, path, reason
+        super().__init__(f"{what} can't be stored: {path + ': ' if path else ''}{reason}")
+
+
+class OverloadedError(JournalError):
+    """The journal's queue is full. Nothing was written; try again after a pause.
+
+    Attributes:
+        queued: commits that wait.
+        limit: the bound.
+    """
+
+    code = "overloaded"
+
+    def __init__(self, queued: int, limit: int) -> None:
+        self.queued, self.limit = queued, limit
+        super().__init__(f"overloaded: {queued} commits wait and the limit is {limit}; nothing was written, try again")
+
+
+class PoisonedCommitError(JournalError):
+    """The database refuses this one commit for what it contains. The run is set aside; its neighbours are not affected.
+
+    Attributes:
+        run_id: whose commit.
+        version: which version.
+        field: the column or part that was refused, empty when the database did not say.
+        reason: the database's words.
+    """
+
+    code = "poisoned_commit"
+
+    def __init__(self, run_id: str, version: int, field: str, reason: str) -> None:
+        self.run_id, self.version, self.field, self.reason = run_id, version, field, reason
+        where = f" in {field}" if field else ""
+        super().__init__(f"run {run_id}: version {version} was refused by the database{where}: {reason}")
+
+
+class StoreUnavailableError(JournalError):
+    """The database can't be reached. Reads fail with this; commits wait and are sent again.
+
+    Attributes:
+        reason: the driver's words.
+    """
+
+    code = "store_unavailable"
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the database can't be reached: {reason}; check that it runs and that its address is right")
+
+
+class UnknownEventError(JournalError):
+    """A journal row holds an event that this version of the software does not know: the run is quarantined here.
+
+    Attributes:
+        run_id, version: the row.
+        reason: what the decoder said.
+    """
+
+    code = "unknown_event"
+
+    def __init__(self, run_id: str, version: int, reason: str) -> None:
+        self.run_id, self.version, self.reason = run_id, version, reason
+        super().__init__(
+            f"run {run_id}: version {version} of its journal can't be read by this version of ductor ({reason}); "
+            "the run is left as it is; a host with a newer version carries it on"
+        )
+
+
+class BrokenChainError(JournalError):
+    """A journal's hash chain does not hold: a row was changed, removed or inserted outside of ductor.
+
+    Attributes:
+        run_id: which run.
+        version: the first row that does not fit.
+    """
+
+    code = "broken_chain"
+
+    def __init__(self, run_id: str, version: int) -> None:
+        self.run_id, self.version = run_id, version
+        super().__init__(f"run {run_id}: the hash of version {version} does not fit its journal")
+
+
+class SchemaVersionError(JournalError):
+    """The database's schema does not fit this version of the software.
+
+    Attributes:
+        found: newest migration applied, 0 for none.
+        needed: newest migration that this version knows.
+    """
+
+    code = "schema_version"
+
+    def __init__(self, found: int, needed: int) -> None:
+        self.found, self.needed = found, needed
+        advice = "run `ductor db migrate`" if found < needed else "upgrade ductor on this host"
+        super().__init__(f"the database's schema is at migration {found}, this version needs {needed}: {advice}")

@@ -1,0 +1,225 @@
+"""The event vocabulary: every fact a run's journal can hold.
+
+Two kinds share one row. *Inputs* are what a tick absorbed from outside (a result, a timer, a control); *decisions* are
+what it made of them. A row lists its inputs before the decisions that follow from them, and its time is the tick's time:
+with the manifest at hand each decision can be recomputed from the state before the row (`ductor.actors.verify`).
+
+Rules of the vocabulary:
+- An event carries what the fold needs and nothing that the fold can derive. Folding needs no manifest, clock or chance.
+- The meaning of a tag never changes. A new field has a default; a new meaning is a new tag. A struct is listed in
+  `Event` for ever; `tests/corpus` holds journals that must fold for ever.
+- Times are whole microseconds since the epoch (UTC), durations whole milliseconds.
+- A value above 32 KiB does not stand in the event: its `_ref` twin names it by content hash (`eec_payload`).
+"""
+
+from typing import Literal
+
+import msgspec
+
+from ductor.definitions.values import JsonObject, JsonValue
+
+RunStatus = Literal[
+    "pending", "running", "waiting", "paused", "completed", "failed", "cancelled", "terminated", "continued"
+]
+TERMINAL_RUN_STATUSES: frozenset[str] = frozenset({"completed", "failed", "cancelled", "terminated", "continued"})
+
+NodeStatus = Literal["pending", "running", "waiting", "succeeded", "failed", "skipped", "cancelled"]
+SETTLED_NODE_STATUSES: frozenset[str] = frozenset({"succeeded", "failed", "skipped", "cancelled"})
+
+WaitingType = Literal[
+    "timer", "approval", "child", "signal", "digest", "interaction", "event", "event_set", "retry", "lease", "repeat"
+]
+EndStatus = Literal["completed", "failed", "cancelled", "terminated"]
+ControlKind = Literal["cancel", "terminate", "pause", "resume", "redrive", "continue_as_new", "migrate"]
+TimeoutKind = Literal["attempt", "start", "total", "heartbeat"]
+
+
+class PayloadRef(msgspec.Struct, frozen=True):
+    """A large value held beside the journal: SHA-256 (hex) of its JSON text, and the text's size in bytes."""
+
+    hash: str
+    size_bytes: int
+
+
+class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A failure as a value.
+
+    Attributes:
+        type: the error's name; retry policies and choices match on it.
+        message: for people; escaped and cut at the border.
+        details: JSON for programs.
+        retryable: False for a failure that no retry can mend.
+        retry_after_ms: the failing side asked for this pause instead of the policy's.
+    """
+
+    type: str
+    message: str = ""
+    details: JsonValue = None
+    retryable: bool = True
+    retry_after_ms: int | None = None
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """Base of all events."""
+
+
+# --- inputs -----------------------------------------------------------------------------------------------------------
+
+
+class RunStarted(Event, tag="run_started"):
+    """Row 1 of every journal: what the run was started with.
+
+    `entrypoints` are the steps without incoming edges; `timeout_at_us` is the run's own deadline.
+    """
+
+    tenant: str
+    definition: str
+    manifest_hash: str
+    entrypoints: tuple[str, ...]
+    trigger: JsonValue = None
+    trigger_ref: PayloadRef | None = None
+    config: JsonObject = msgspec.field(default_factory=dict)
+    context: JsonObject = msgspec.field(default_factory=dict)
+    search_attributes: JsonObject = msgspec.field(default_factory=dict)
+    key: str | None = None
+    timeout_at_us: int | None = None
+    parent_run_id: str | None = None
+    root_run_id: str | None = None
+    depth: int = 0
+    iteration: int = 0
+    continued_from_run_id: str | None = None
+
+
+class AttemptFinished(Event, tag="attempt_finished"):
+    """A worker's result. `outcome` is what the handler did, not what becomes of the node."""
+
+    node: str
+    generation: int
+    outcome: Literal["succeeded", "failed", "cancelled"]
+    output: JsonValue = None
+    output_ref: PayloadRef | None = None
+    error: ErrorInfo | None = None
+    worker: str = ""
+    started_at_us: int = 0
+    finished_at_us: int = 0
+
+
+class TimerFired(Event, tag="timer_fired"):
+    """A timer of the state came due. `key` is a node's ref, or one of the run's own (`@timeout`, `@grace`)."""
+
+    key: str
+    due_at_us: int
+
+
+class ControlReceived(Event, tag="control_received"):
+    """An operator's or a parent's request, taken up by this tick."""
+
+    request_id: str
+    kind: ControlKind
+    arguments: JsonObject = msgspec.field(default_factory=dict)
+    by: str = ""
+
+
+# --- decisions --------------------------------------------------------------------------------------------------------
+
+
+class AttemptDispatched(Event, tag="attempt_dispatched"):
+    """The node runs attempt `generation`. `attempt` counts within the round, from 1; `iteration` is the round, from 0."""
+
+    node: str
+    generation: int
+    task: str
+    input: JsonValue = None
+    input_ref: PayloadRef | None = None
+    queue: str = "default"
+    attempt: int = 1
+    iteration: int = 0
+
+
+class NodeParked(Event, tag="node_parked"):
+    """The node waits for `waiting`, at most until `until_us`."""
+
+    node: str
+    waiting: WaitingType
+    until_us: int | None = None
+
+
+class NodeSettled(Event, tag="node_settled"):
+    """The node is done, and with it its outgoing edges: targets `taken` and `untaken`, each source's edges to one target
+        counting once. A worker step's output and error came with its last `attempt_finished` and are not repeated here."""
+
+    node: str
+    status: Literal["succeeded", "failed", "skipped", "cancelled"]
+    outcome: str = ""
+    output: JsonValue = None
+    output_ref: PayloadRef | None = None
+    error: ErrorInfo | None = None
+    taken: tuple[str, ...] = ()
+    untaken: tuple[str, ...] = ()
+
+
+class ContextPatched(Event, tag="context_patched"):
+    """Effects of `node`: top-level context keys replaced."""
+
+    node: str
+    patch: JsonObject
+
+
+class CheckpointReached(Event, tag="checkpoint_reached"):
+    """The node that carries this checkpoint succeeded."""
+
+    node: str
+    checkpoint: str
+
+
+class RunClosing(Event, tag="run_closing"):
+    """The run is going to end as `status`: no step starts any more; attempts in flight may finish until `grace_until_us`,
+    then the `defers` run, then the run ends."""
+
+    status: EndStatus
+    error: ErrorInfo | None = None
+    output: JsonValue = None
+    output_ref: PayloadRef | None = None
+    reason: str = ""
+    grace_until_us: int | None = None
+
+
+class DefersStarted(Event, tag="defers_started"):
+    """Everything else is settled; the deferred steps run now."""
+
+    defers: tuple[str, ...]
+
+
+class TickLimited(Event, tag="tick_limited"):
+    """The tick reached its limits with runnable steps left; the next one goes on, whatever wakes it."""
+
+
+class RunEnded(Event, tag="run_ended"):
+    """The last event of a run (until a redrive reopens it)."""
+
+    status: EndStatus
+    output: JsonValue = None
+    output_ref: PayloadRef | None = None
+    error: ErrorInfo | None = None
+
+
+AnyEvent = (
+    RunStarted
+    | AttemptFinished
+    | TimerFired
+    | ControlReceived
+    | AttemptDispatched
+    | NodeParked
+    | NodeSettled
+    | ContextPatched
+    | CheckpointReached
+    | RunClosing
+    | DefersStarted
+    | TickLimited
+    | RunEnded
+)
+AnyInput = RunStarted | AttemptFinished | TimerFired | ControlReceived
+INPUT_EVENTS: tuple[type[Event], ...] = (RunStarted, AttemptFinished, TimerFired, ControlReceived)
+
+RUN_TIMEOUT_TIMER = "@timeout"
+GRACE_TIMER = "@grace"

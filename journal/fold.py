@@ -1,0 +1,239 @@
+"""Fold: a run's state from its events. Total, constant time per event, without manifest, clock, chance or logging.
+
+`apply_event` is the only place that mutates a `RunState`. The tick uses it too, for each event at the moment it decides
+it, so the live state and the folded state are the same by construction.
+
+The status of a run is derived at the end of each row: `pending` until a node is touched, `waiting` when every open node
+is parked and the tick left nothing runnable behind, `running` otherwise.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from ductor.journal.events import (
+    GRACE_TIMER,
+    RUN_TIMEOUT_TIMER,
+    AnyEvent,
+    AttemptDispatched,
+    AttemptFinished,
+    CheckpointReached,
+    ContextPatched,
+    ControlReceived,
+    DefersStarted,
+    Event,
+    NodeParked,
+    NodeSettled,
+    RunClosing,
+    RunEnded,
+    RunStarted,
+    TickLimited,
+    TimerFired,
+)
+from ductor.journal.state import Closing, NodeState, RunState
+
+
+def fold_row(state: RunState, version: int, at_us: int, chain_hash: bytes, events: Iterable[AnyEvent]) -> None:
+    """Apply one journal row."""
+    begin_row(state, version, at_us)
+    for event in events:
+        apply_event(state, event)
+    finish_row(state, chain_hash)
+
+
+def begin_row(state: RunState, version: int, at_us: int) -> None:
+    """Enter the row: events that follow belong to this version and time."""
+    state.version = version
+    state.at_us = at_us
+    state.tick_limited = False
+
+
+def finish_row(state: RunState, chain_hash: bytes) -> None:
+    """Leave the row: derive the run's status from what is open now."""
+    state.last_hash = chain_hash
+    if state.is_terminal or state.status == "paused":
+        return
+    if not state.nodes:
+        state.status = "pending"
+    elif state.open_nodes and not state.running_count and not state.tick_limited:
+        state.status = "waiting"
+    else:
+        state.status = "running"
+
+
+def apply_event(state: RunState, event: AnyEvent) -> None:
+    """Apply one event."""
+    _APPLY[type(event)](state, event)
+
+
+def _run_started(state: RunState, event: RunStarted) -> None:
+    state.tenant = event.tenant
+    state.definition = event.definition
+    state.manifest_hash = event.manifest_hash
+    state.trigger = event.trigger
+    state.trigger_ref = event.trigger_ref
+    state.config = event.config
+    state.context = dict(event.context)
+    state.search_attributes = event.search_attributes
+    state.key = event.key
+    state.parent_run_id = event.parent_run_id
+    state.root_run_id = event.root_run_id
+    state.depth = event.depth
+    state.iteration = event.iteration
+    state.continued_from_run_id = event.continued_from_run_id
+    state.started_at_us = state.at_us
+    if event.timeout_at_us is not None:
+        state.timers.set(RUN_TIMEOUT_TIMER, event.timeout_at_us)
+    state.touched.extend(event.entrypoints)
+
+
+def _attempt_finished(state: RunState, event: AttemptFinished) -> None:
+    node = state.node(event.node)
+    if node.status != "running" or node.generation != event.generation:
+        return  # the tick lets no such result into a row; a fold is total all the same
+    node.error = event.error
+    if event.outcome == "succeeded":
+        node.output = event.output
+        node.output_ref = event.output_ref
+    # no attempt is in flight; the decision that follows in this row says what becomes of the node
+    _leave(state, event.node, node)
+    node.status = "pending"
+
+
+def _timer_fired(state: RunState, event: TimerFired) -> None:
+    state.timers.cancel(event.key)
+
+
+def _control_received(state: RunState, event: ControlReceived) -> None:
+    """The control itself changes nothing; what the tick decides because of it stands in the events after it."""
+
+
+def _attempt_dispatched(state: RunState, event: AttemptDispatched) -> None:
+    node = state.node(event.node)
+    _leave(state, event.node, node)
+    if event.attempt == 1:
+        node.round_started_at_us = state.at_us
+        node.previous = node.output
+        node.previous_ref = node.output_ref
+    node.status = "running"
+    node.waiting = None
+    node.until_us = None
+    node.generation = event.generation
+    node.attempt = event.attempt
+    node.iteration = event.iteration
+    node.task = event.task
+    node.input = event.input
+    node.input_ref = event.input_ref
+    node.queue = event.queue
+    node.dispatched_at_us = state.at_us
+    state.running_count += 1
+    state.open_nodes[event.node] = None
+
+
+def _node_parked(state: RunState, event: NodeParked) -> None:
+    node = state.node(event.node)
+    _leave(state, event.node, node)
+    node.status = "waiting"
+    node.waiting = event.waiting
+    node.until_us = event.until_us
+    state.open_nodes[event.node] = None
+    if event.until_us is not None:
+        state.timers.set(event.node, event.until_us)
+
+
+def _node_settled(state: RunState, event: NodeSettled) -> None:
+    node = state.node(event.node)
+    _leave(state, event.node, node)
+    node.status = event.status
+    node.outcome = event.outcome
+    node.settled_version = state.version
+    node.waiting = None
+    node.until_us = None
+    node.input = None
+    node.input_ref = None
+    node.previous = None
+    node.previous_ref = None
+    if event.error is not None:
+        node.error = event.error
+    if event.output is not None or event.output_ref is not None:
+        node.output = event.output
+        node.output_ref = event.output_ref
+    for ref in event.taken:
+        target = state.node(ref)
+        target.sources_settled += 1
+        target.sources_taken += 1
+    for ref in event.untaken:
+        state.node(ref).sources_settled += 1
+    state.touched.extend(event.taken)
+    state.touched.extend(event.untaken)
+
+
+def _leave(state: RunState, ref: str, node: NodeState) -> None:
+    """The node stops being what it is: its place among the open nodes and its timer go."""
+    if node.status == "running":
+        state.running_count -= 1
+    elif node.status == "waiting":
+        state.timers.cancel(ref)
+    state.open_nodes.pop(ref, None)
+
+
+def _context_patched(state: RunState, event: ContextPatched) -> None:
+    state.context.update(event.patch)
+
+
+def _checkpoint_reached(state: RunState, event: CheckpointReached) -> None:
+    state.checkpoints[event.checkpoint] = event.node
+
+
+def _run_closing(state: RunState, event: RunClosing) -> None:
+    state.closing = Closing(
+        status=event.status,
+        error=event.error,
+        output=event.output,
+        output_ref=event.output_ref,
+        reason=event.reason,
+    )
+    state.timers.cancel(RUN_TIMEOUT_TIMER)
+    if event.grace_until_us is not None:
+        state.timers.set(GRACE_TIMER, event.grace_until_us)
+
+
+def _defers_started(state: RunState, event: DefersStarted) -> None:
+    if state.closing is not None:
+        state.closing = msgspec.structs.replace(state.closing, defers_started=True)
+    state.timers.cancel(GRACE_TIMER)
+    state.touched.extend(event.defers)
+
+
+def _tick_limited(state: RunState, event: TickLimited) -> None:
+    state.tick_limited = True
+
+
+def _run_ended(state: RunState, event: RunEnded) -> None:
+    state.status = event.status
+    state.output = event.output
+    state.output_ref = event.output_ref
+    state.error = event.error
+    state.ended_at_us = state.at_us
+    state.closing = None
+    state.timers.due.clear()
+    state.timers.heap.clear()
+    state.touched.clear()
+
+
+_APPLY: dict[type[Event], Callable[[RunState, Any], None]] = {
+    RunStarted: _run_started,
+    AttemptFinished: _attempt_finished,
+    TimerFired: _timer_fired,
+    ControlReceived: _control_received,
+    AttemptDispatched: _attempt_dispatched,
+    NodeParked: _node_parked,
+    NodeSettled: _node_settled,
+    ContextPatched: _context_patched,
+    CheckpointReached: _checkpoint_reached,
+    RunClosing: _run_closing,
+    DefersStarted: _defers_started,
+    TickLimited: _tick_limited,
+    RunEnded: _run_ended,
+}

@@ -1,0 +1,51 @@
+"""Identifiers. Fresh ones come from an `Ids`, handed in; derived ones are pure functions of what they name."""
+
+import os
+import uuid
+from hashlib import sha256
+from typing import Protocol
+
+import uuid_utils
+
+
+class Ids(Protocol):
+    """A source of fresh identifiers."""
+
+    def run_id(self) -> str:
+        """A UUIDv7 as text: keys of one time lie together."""
+        ...
+
+    def commit_id(self) -> uuid.UUID:
+        """A random UUID: no two hosts may ever think the same commit theirs."""
+        ...
+
+
+class SystemIds:
+    """Identifiers from the operating system's randomness."""
+
+    def run_id(self) -> str:
+        """A UUIDv7 as text."""
+        return str(uuid_utils.uuid7())
+
+    def commit_id(self) -> uuid.UUID:
+        """128 random bits."""
+        return uuid.UUID(bytes=os.urandom(16))
+
+
+def derived_run_id(at_us: int, *parts: str) -> str:
+    """The id of a child or successor: UUIDv7 in shape, from the deciding tick's time and a hash of what it is for."""
+    digest = sha256("\x00".join(parts).encode()).digest()
+    value = bytearray((at_us // 1_000).to_bytes(6, "big") + digest[:10])
+    value[6] = (value[6] & 0x0F) | 0x70
+    value[8] = (value[8] & 0x3F) | 0x80
+    return str(uuid.UUID(bytes=bytes(value)))
+
+
+def attempt_token(run_id: str, node: str, generation: int) -> str:
+    """The name of one attempt, the same on every delivery: also the handler's idempotency key."""
+    return f"{run_id}/{node}/{generation}"
+
+
+def share(*parts: str) -> float:
+    """A number in [0, 1) derived from ids: jitter that replay agrees with."""
+    return int.from_bytes(sha256("\x00".join(parts).encode()).digest()[:8], "big") / 2**64

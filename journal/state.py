@@ -1,0 +1,158 @@
+"""What folding a journal gives: the state of one run.
+
+`RunState` is mutated by `ductor.journal.fold` alone, by the one owner who holds it. Every mutation is constant in the
+size of the run. Some fields are derived from the others while folding, so that no reader has to search:
+
+- `open_nodes`: nodes that are running or waiting, in the order in which they became so.
+- `touched`: nodes whose incoming edges changed and that the scheduler has yet to look at. A superset is harmless:
+  looking at a node twice decides nothing twice.
+- `timers`: a heap with lazy deletion, so that the earliest deadline costs nothing to know.
+- `payloads`: large values by content hash, as far as they are at hand. Never part of a snapshot.
+"""
+
+import heapq
+from collections import deque
+
+import msgspec
+
+from ductor.definitions.values import JsonObject, JsonValue
+from ductor.journal.events import (
+    TERMINAL_RUN_STATUSES,
+    EndStatus,
+    ErrorInfo,
+    NodeStatus,
+    PayloadRef,
+    RunStatus,
+    WaitingType,
+)
+
+FOLD_REVISION = 1
+"""Grows when a fold of the same journal gives another state; snapshots of another revision are ignored."""
+
+
+class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """The state of one step in one run.
+
+    Attributes:
+        generation: attempts dispatched so far, over all rounds; the number of the current one.
+        attempt: attempts dispatched in the current round.
+        iteration: number of the current round of `repeat`, from 0.
+        sources_settled, sources_taken: how many source steps have settled, and how many of those led here.
+        task, input, input_ref, queue: of the attempt in flight; gone once the node is settled.
+        dispatched_at_us: of the current attempt; round_started_at_us: of the first one of the round.
+        settled_version: journal version in which the node settled; orders completions.
+        cancel_requested: the attempt in flight was asked to stop.
+    """
+
+    status: NodeStatus = "pending"
+    outcome: str = ""
+    generation: int = 0
+    attempt: int = 0
+    iteration: int = 0
+    sources_settled: int = 0
+    sources_taken: int = 0
+    waiting: WaitingType | None = None
+    until_us: int | None = None
+    output: JsonValue = None
+    output_ref: PayloadRef | None = None
+    error: ErrorInfo | None = None
+    previous: JsonValue = None
+    previous_ref: PayloadRef | None = None
+    task: str = ""
+    input: JsonValue = None
+    input_ref: PayloadRef | None = None
+    queue: str = "default"
+    dispatched_at_us: int = 0
+    round_started_at_us: int = 0
+    settled_version: int = 0
+
+
+class Closing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the run is going to end, decided but not yet carried out."""
+
+    status: EndStatus
+    error: ErrorInfo | None = None
+    output: JsonValue = None
+    output_ref: PayloadRef | None = None
+    reason: str = ""
+    defers_started: bool = False
+
+
+class Timers(msgspec.Struct):
+    """Deadlines by key. `heap` may hold entries that `due` no longer confirms; they are dropped when they surface."""
+
+    due: dict[str, int] = msgspec.field(default_factory=dict)
+    heap: list[tuple[int, str]] = msgspec.field(default_factory=list)
+
+    def set(self, key: str, due_at_us: int) -> None:
+        """Arm or re-arm `key`."""
+        self.due[key] = due_at_us
+        heapq.heappush(self.heap, (due_at_us, key))
+
+    def cancel(self, key: str) -> None:
+        """Disarm `key`; nothing happens where it is not armed."""
+        self.due.pop(key, None)
+
+    def earliest(self) -> tuple[int, str] | None:
+        """The next deadline and its key."""
+        heap, due = self.heap, self.due
+        while heap:
+            at_us, key = heap[0]
+            if due.get(key) == at_us:
+                return heap[0]
+            heapq.heappop(heap)
+        return None
+
+
+class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """The state of one run after the first `version` rows of its journal."""
+
+    run_id: str
+    version: int = 0
+    last_hash: bytes = b""
+    at_us: int = 0
+    status: RunStatus = "pending"
+    tenant: str = ""
+    definition: str = ""
+    manifest_hash: str = ""
+    trigger: JsonValue = None
+    trigger_ref: PayloadRef | None = None
+    config: JsonObject = msgspec.field(default_factory=dict)
+    context: JsonObject = msgspec.field(default_factory=dict)
+    search_attributes: JsonObject = msgspec.field(default_factory=dict)
+    key: str | None = None
+    parent_run_id: str | None = None
+    root_run_id: str | None = None
+    depth: int = 0
+    iteration: int = 0
+    continued_from_run_id: str | None = None
+    started_at_us: int = 0
+    ended_at_us: int = 0
+    nodes: dict[str, NodeState] = msgspec.field(default_factory=dict)
+    running_count: int = 0
+    open_nodes: dict[str, None] = msgspec.field(default_factory=dict)
+    timers: Timers = msgspec.field(default_factory=Timers)
+    checkpoints: dict[str, str] = msgspec.field(default_factory=dict)
+    closing: Closing | None = None
+    output: JsonValue = None
+    output_ref: PayloadRef | None = None
+    error: ErrorInfo | None = None
+    tick_limited: bool = False
+    touched: deque[str] = msgspec.field(default_factory=deque)
+    payloads: dict[str, JsonValue] = msgspec.field(default_factory=dict)
+
+    def node(self, ref: str) -> NodeState:
+        """The node's state; a node that nothing has happened to yet is made, pending."""
+        node = self.nodes.get(ref)
+        if node is None:
+            node = self.nodes[ref] = NodeState()
+        return node
+
+    def value(self, inline: JsonValue, ref: PayloadRef | None) -> JsonValue:
+        """The value that an event or a state holds inline or by reference. KeyError when the payload is not at hand."""
+        return inline if ref is None else self.payloads[ref.hash]
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the run has ended."""
+        return self.status in TERMINAL_RUN_STATUSES
