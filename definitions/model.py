@@ -1,13 +1,18 @@
 """A definition in normal form: what a document means once sugar, defaults per step type and units are resolved."""
 
+from typing import Literal, TypeAlias
+
 import msgspec
 
+from ductor.definitions.fields import Cel, Count, DurationMs, Name, Ref, TemplateText
 from ductor.definitions.policies import Lease, Part, Repeat
 from ductor.definitions.steps import AnyStep
 from ductor.definitions.values import JsonObject, JsonValue
 
+Outcome: TypeAlias = Literal["success", "error", "true", "false", "approved", "rejected", "timeout", "done"]
 
-class Edge(Part):
+
+class Edge(Part, kw_only=True):
     """What runs after `source` settles with `outcome`.
 
     Attributes:
@@ -16,38 +21,46 @@ class Edge(Part):
         when: CEL of a choice; None for a plain edge and for the group's default.
     """
 
-    source: str
-    outcome: str
-    to: str
+    source: Ref
+    outcome: Outcome
+    to: Ref
     group: int | None = None
     order: int = 0
-    when: str | None = None
+    when: Cel | None = None
 
 
-class Trigger(Part):
+class Trigger(Part, kw_only=True):
     """What starts runs by itself: a cron schedule or an event. `match` is CEL, `input` and `key` are templates."""
 
     cron: str | None = None
     timezone: str = "UTC"
-    overlap: str = "skip"
-    catchup: str = "last"
-    event: str | None = None
-    match: str | None = None
+    overlap: Literal["skip", "allow", "queue", "cancel"] = "skip"
+    catchup: Literal["last", "all", "none"] = "last"
+    event: Name | None = None
+    match: Cel | None = None
     input: JsonValue = msgspec.field(default_factory=dict)
-    key: str | None = None
+    key: TemplateText | None = None
 
 
-class MessageHandler(Part):
+class MessageHandler(Part, kw_only=True):
     """A message heard at any time while the run lives (`on` in documents)."""
 
-    signal: str | None = None
-    event: str | None = None
-    match: str | None = None
+    signal: Name | None = None
+    event: Name | None = None
+    match: Cel | None = None
     effects: JsonObject = msgspec.field(default_factory=dict)
-    cancels: tuple[str, ...] = ()
+    cancels: tuple[Ref, ...] = ()
 
 
-class Definition(Part):
+class Body(Part, kw_only=True):
+    """The inline steps of a scatter or a subworkflow (`do: {steps, output}`); `output` as in `Definition`."""
+
+    steps: tuple[AnyStep, ...]
+    edges: tuple[Edge, ...] = ()
+    output: JsonValue | msgspec.UnsetType = msgspec.UNSET
+
+
+class Definition(Part, kw_only=True):
     """One workflow.
 
     Attributes:
@@ -61,25 +74,27 @@ class Definition(Part):
         timeout_ms: of the whole run; `on_timeout` is `fail` or `cancel`.
         steps: in document order here, in Kahn order in a manifest.
         edges: sorted.
+        bodies: the inline bodies of steps, by the ref of the step; of a step within a body, by `outer/inner`.
         defer: steps that run once when the run ends, whatever the end but terminate.
         repeat: when the run completes and `until` is false it continues as new.
     """
 
-    language: int = 1
-    name: str
-    version: str = ""
+    language: Literal[1] = 1
+    name: Name
+    version: Name | Literal[""] = ""
     input: JsonValue = None
     config: JsonObject = msgspec.field(default_factory=dict)
     context: JsonObject = msgspec.field(default_factory=dict)
     search_attributes: JsonObject = msgspec.field(default_factory=dict)
     output: JsonValue | msgspec.UnsetType = msgspec.UNSET
-    timeout_ms: int | None = None
-    on_timeout: str = "fail"
+    timeout_ms: DurationMs | None = None
+    on_timeout: Literal["fail", "cancel"] = "fail"
     triggers: tuple[Trigger, ...] = ()
     on: tuple[MessageHandler, ...] = ()
     steps: tuple[AnyStep, ...]
     edges: tuple[Edge, ...] = ()
+    bodies: dict[str, Body] = msgspec.field(default_factory=dict)
     defer: tuple[AnyStep, ...] = ()
     repeat: Repeat | None = None
     lease: Lease | None = None
-    continue_as_new_after: int | None = None
+    continue_as_new_after: Count | None = None

@@ -4,8 +4,11 @@ All are frozen and in normal form: durations are whole milliseconds, lists are t
 out of the manifest, so that a later version may add fields without changing a single hash.
 """
 
+from typing import Annotated, Literal
+
 import msgspec
 
+from ductor.definitions.fields import Attempts, Cel, Count, DurationMs, Name, Share, TemplateText
 from ductor.definitions.values import JsonValue
 
 
@@ -13,7 +16,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     """Base of every piece of a definition."""
 
 
-class Retry(Part):
+class Retry(Part, kw_only=True):
     """When and how often a failed attempt is tried again.
 
     The n-th retry waits `min(initial_ms * factor ** (n - 1), max_ms)`, spread by up to `jitter` of itself both ways;
@@ -26,16 +29,16 @@ class Retry(Part):
         exclude: error types that it is not for (`except` in documents).
     """
 
-    max_attempts: int = 1
-    initial_ms: int = 1_000
-    factor: float = 2.0
-    max_ms: int = 60_000
-    jitter: float = 0.2
-    only: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = msgspec.field(default=(), name="except")
+    max_attempts: Attempts = 1
+    initial_ms: DurationMs = 1_000
+    factor: Annotated[float, msgspec.Meta(ge=1, le=1_000)] = 2.0
+    max_ms: DurationMs = 60_000
+    jitter: Share = 0.2
+    only: tuple[Name, ...] = ()
+    exclude: tuple[Name, ...] = msgspec.field(default=(), name="except")
 
 
-class Timeouts(Part):
+class Timeouts(Part, kw_only=True):
     """The four limits of work in a worker, in milliseconds; None means no limit.
 
     Attributes:
@@ -45,13 +48,13 @@ class Timeouts(Part):
         heartbeat_ms: between two signs of life of the handler.
     """
 
-    attempt_ms: int | None = None
-    start_ms: int | None = None
-    total_ms: int | None = None
-    heartbeat_ms: int | None = None
+    attempt_ms: DurationMs | None = None
+    start_ms: DurationMs | None = None
+    total_ms: DurationMs | None = None
+    heartbeat_ms: DurationMs | None = None
 
 
-class Repeat(Part):
+class Repeat(Part, kw_only=True):
     """Run a step again until `until` (CEL) holds; each round is a new generation.
 
     Attributes:
@@ -60,40 +63,40 @@ class Repeat(Part):
         on_max: `fail` the step or `continue` with the last output.
     """
 
-    until: str
-    every_ms: int = 0
-    max: int = 1_000
-    on_max: str = "fail"
+    until: Cel
+    every_ms: DurationMs = 0
+    max: Count = 1_000
+    on_max: Literal["fail", "continue"] = "fail"
 
 
-class Lease(Part):
+class Lease(Part, kw_only=True):
     """At most `limit` holders of `key` (a template) at once. `timeout_ms` bounds the wait; None means no bound."""
 
-    key: str
-    limit: int = 1
-    timeout_ms: int | None = None
+    key: TemplateText
+    limit: Count = 1
+    timeout_ms: DurationMs | None = None
 
 
-class Compensation(Part):
+class Compensation(Part, kw_only=True):
     """The undo of a step: a task with its input (template) and retry; or `child`, the child run's own compensations."""
 
-    task: str | None = None
+    task: Name | None = None
     input: JsonValue = msgspec.field(default_factory=dict)
     retry: tuple[Retry, ...] = ()
     child: bool = False
 
 
-class EmittedEvent(Part):
+class EmittedEvent(Part, kw_only=True):
     """An event published on the tenant's bus with the tick that settles the step. `when` is CEL."""
 
-    event: str
+    event: Name
     payload: JsonValue = None
-    when: str | None = None
+    when: Cel | None = None
 
 
-class SentSignal(Part):
+class SentSignal(Part, kw_only=True):
     """A signal sent to another run with the tick that settles the step. `run` and `payload` are templates."""
 
-    run: str
-    name: str
+    run: TemplateText
+    name: Name
     payload: JsonValue = None

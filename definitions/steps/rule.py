@@ -1,23 +1,24 @@
 """`rule`: an ordered decision table."""
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import msgspec
 
+from ductor.definitions.fields import Cel
 from ductor.definitions.policies import Part
-from ductor.definitions.steps.step import CompiledField, RunsIn, Step
+from ductor.definitions.steps.step import CompiledField, FieldProblem, RunsIn, Step
 from ductor.definitions.values import JsonValue
 
 
-class Rule(Part):
+class Rule(Part, kw_only=True):
     """A row: `then` (template) applies when `when` (CEL) holds."""
 
-    when: str
+    when: Cel
     then: JsonValue = None
 
 
-class RuleStep(Step, tag="rule"):
+class RuleStep(Step, tag="rule", kw_only=True):
     """Evaluates its rows in order.
 
     Attributes:
@@ -30,7 +31,7 @@ class RuleStep(Step, tag="rule"):
     runs_in: ClassVar[RunsIn] = "tick"
 
     rules: tuple[Rule, ...]
-    hit: str = "first"
+    hit: Literal["first", "all", "collect", "unique"] = "first"
     default: JsonValue | msgspec.UnsetType = msgspec.UNSET
 
     def compiled_fields(self) -> Iterator[CompiledField]:
@@ -41,3 +42,9 @@ class RuleStep(Step, tag="rule"):
             yield CompiledField(f"rules[{index}].then", "template", rule.then)
         if self.default is not msgspec.UNSET:
             yield CompiledField("default", "template", self.default)
+
+    def field_problems(self) -> Iterator[FieldProblem]:
+        """Adds: a table needs rows."""
+        yield from super().field_problems()
+        if not self.rules:
+            yield FieldProblem("empty_table", "rules", "a rule table needs at least one row")

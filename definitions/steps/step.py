@@ -1,10 +1,11 @@
 """What all fifteen step types have in common."""
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
+from ductor.definitions.fields import Cel, Count, DurationMs, Name, Ref, Title
 from ductor.definitions.policies import Compensation, EmittedEvent, Lease, Part, Repeat, Retry, SentSignal, Timeouts
 from ductor.definitions.values import JsonObject, JsonValue
 
@@ -28,7 +29,16 @@ class CompiledField(msgspec.Struct, frozen=True):
     extra: tuple[str, ...] = ()
 
 
-class Step(Part, tag_field="type"):
+class FieldProblem(msgspec.Struct, frozen=True):
+    """What a step finds wrong with its own fields. `path` is relative to the step, in the words of documents."""
+
+    code: str
+    path: str
+    message: str
+    hint: str = ""
+
+
+class Step(Part, tag_field="type", kw_only=True):
     """Base of the step types. Edges are not here: a manifest holds them in one sorted list.
 
     Attributes:
@@ -41,27 +51,28 @@ class Step(Part, tag_field="type"):
         cancels: steps to cancel when this one succeeds.
         on_error: `fail` the run or `continue`.
         effects: patch of top-level context keys, a template each.
+        checkpoint: a name under which others may wait for this step to succeed.
     """
 
     outcomes: ClassVar[tuple[str, ...]] = ("success", "error")
     runs_in: ClassVar[RunsIn]
     type_name: ClassVar[str]
 
-    ref: str
-    name: str = ""
-    run_if: str | None = None
-    on_skip: str = "continue"
-    join: str | int = "all"
+    ref: Ref
+    name: Title = ""
+    run_if: Cel | None = None
+    on_skip: Literal["continue", "stop"] = "continue"
+    join: Literal["all", "every", "any"] | Count = "all"
     cancel_rest: bool = False
-    cancels: tuple[str, ...] = ()
-    on_error: str = "fail"
+    cancels: tuple[Ref, ...] = ()
+    on_error: Literal["fail", "continue"] = "fail"
     effects: JsonObject = msgspec.field(default_factory=dict)
     emit: tuple[EmittedEvent, ...] = ()
     signal: tuple[SentSignal, ...] = ()
     compensate: Compensation | None = None
     lease: Lease | None = None
-    tags: tuple[str, ...] = ()
-    checkpoint: str | None = None
+    tags: tuple[Name, ...] = ()
+    checkpoint: Name | None = None
 
     def compiled_fields(self) -> Iterator[CompiledField]:
         """Every field that holds CEL, in a fixed order. Step types add theirs to these."""
@@ -81,17 +92,29 @@ class Step(Part, tag_field="type"):
         if self.lease is not None:
             yield CompiledField("lease.key", "template", self.lease.key)
 
+    def field_problems(self) -> Iterator[FieldProblem]:
+        """What is wrong with the fields of this step alone. Step types add their checks to these."""
+        if self.on_skip == "stop" and self.run_if is None:
+            yield FieldProblem("on_skip_without_run_if", "on_skip", "`on_skip` has no effect without `run_if`")
+        if self.ref in self.cancels:
+            yield FieldProblem("cancels_itself", "cancels", f"step `{self.ref}` cancels itself")
+        undo = self.compensate
+        if undo is not None and undo.child == (undo.task is not None):
+            yield FieldProblem(
+                "compensate_needs_one", "compensate", "`compensate` needs exactly one of `task` and `child: true`"
+            )
 
-class WorkerStep(Step):
+
+class WorkerStep(Step, kw_only=True):
     """A step whose attempts run in workers."""
 
     runs_in: ClassVar[RunsIn] = "worker"
 
     retry: tuple[Retry, ...] = ()
     timeout: Timeouts = Timeouts()
-    queue: str = "default"
-    priority: int = 0
-    credential: str | None = None
+    queue: Name = "default"
+    priority: Annotated[int, msgspec.Meta(ge=-100, le=100)] = 0
+    credential: Name | None = None
     repeat: Repeat | None = None
 
     def compiled_fields(self) -> Iterator[CompiledField]:
@@ -100,17 +123,41 @@ class WorkerStep(Step):
         if self.repeat is not None:
             yield CompiledField("repeat.until", "expression", self.repeat.until, own=True)
 
+    def field_problems(self) -> Iterator[FieldProblem]:
+        """Adds the checks of `retry` and `timeout`."""
+        yield from super().field_problems()
+        for index, policy in enumerate(self.retry):
+            yield from _retry_problems(f"retry[{index}]", policy, last=index == len(self.retry) - 1)
+        total_ms, attempt_ms = self.timeout.total_ms, self.timeout.attempt_ms
+        if total_ms is not None and attempt_ms is not None and attempt_ms > total_ms:
+            yield FieldProblem(
+                "timeout_order", "timeout.attempt", "one attempt may take longer than all attempts together (`total`)"
+            )
 
-class ParkedStep(Step):
+
+def _retry_problems(path: str, policy: Retry, *, last: bool) -> Iterator[FieldProblem]:
+    if policy.max_ms < policy.initial_ms:
+        yield FieldProblem("retry_order", f"{path}.max", "`max` is shorter than `initial`")
+    both = sorted(set(policy.only) & set(policy.exclude))
+    if both:
+        yield FieldProblem("retry_contradiction", f"{path}.except", f"`{both[0]}` is in `only` and in `except`")
+    if not policy.only and not policy.exclude and not last:
+        yield FieldProblem(
+            "retry_unreachable", path, "this policy fits every error, so those after it are never used", "Put it last."
+        )
+
+
+class ParkedStep(Step, kw_only=True):
     """A step that parks the run until the outside world or a timer acts.
 
     Attributes:
         timeout_ms: how long it waits; None waits for ever.
-        on_timeout: what a timeout does where there is no `timeout` edge.
+        on_timeout: what a timeout does where there is no `timeout` edge: `fail` the step, or `skip` it, as a false
+            `run_if` does. Step types narrow or widen the choice.
     """
 
     outcomes: ClassVar[tuple[str, ...]] = ("success", "timeout", "error")
     runs_in: ClassVar[RunsIn] = "parked"
 
-    timeout_ms: int | None = None
-    on_timeout: str = "fail"
+    timeout_ms: DurationMs | None = None
+    on_timeout: Literal["fail", "skip", "approve"] = "fail"

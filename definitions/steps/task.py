@@ -5,11 +5,12 @@ from typing import ClassVar
 
 import msgspec
 
-from ductor.definitions.steps.step import CompiledField, WorkerStep
+from ductor.definitions.fields import Name, TemplateText
+from ductor.definitions.steps.step import CompiledField, FieldProblem, WorkerStep
 from ductor.definitions.values import JsonValue
 
 
-class TaskStep(WorkerStep, tag="task"):
+class TaskStep(WorkerStep, tag="task", kw_only=True):
     """Runs a handler in a worker.
 
     Attributes:
@@ -19,8 +20,8 @@ class TaskStep(WorkerStep, tag="task"):
 
     type_name: ClassVar[str] = "task"
 
-    task: str
-    tasks: tuple[str, ...] = ()
+    task: TemplateText
+    tasks: tuple[Name, ...] = ()
     input: JsonValue = msgspec.field(default_factory=dict)
 
     def compiled_fields(self) -> Iterator[CompiledField]:
@@ -28,3 +29,19 @@ class TaskStep(WorkerStep, tag="task"):
         yield from super().compiled_fields()
         yield CompiledField("task", "template", self.task)
         yield CompiledField("input", "template", self.input)
+
+    def field_problems(self) -> Iterator[FieldProblem]:
+        """Adds: a computed handler name needs its allow-list, and only that."""
+        yield from super().field_problems()
+        computed = "${" in self.task
+        if computed and not self.tasks:
+            yield FieldProblem(
+                "task_without_allow_list",
+                "task",
+                "a computed `task` needs `tasks`, the list of handlers it may name",
+                "Add `tasks: [first.handler, second.handler]`.",
+            )
+        if not computed and self.tasks:
+            yield FieldProblem("needless_allow_list", "tasks", "`tasks` has no effect: `task` is not computed")
+        if not computed and any(character.isspace() for character in self.task):
+            yield FieldProblem("invalid_name", "task", f"a handler's name has no blanks: {self.task!r}")

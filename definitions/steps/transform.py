@@ -1,29 +1,30 @@
 """`transform`: a value made of CEL, computed inside the tick; may end the run on purpose."""
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+from ductor.definitions.fields import TemplateText
 from ductor.definitions.policies import Part
-from ductor.definitions.steps.step import CompiledField, RunsIn, Step
+from ductor.definitions.steps.step import CompiledField, FieldProblem, RunsIn, Step
 from ductor.definitions.values import JsonValue
 
 
-class EndError(Part):
+class EndError(Part, kw_only=True):
     """The error with which `end: failed` ends the run; all three are templates."""
 
-    type: str
+    type: TemplateText
     message: str = ""
     details: JsonValue = None
 
 
-class TransformStep(Step, tag="transform"):
+class TransformStep(Step, tag="transform", kw_only=True):
     """Computes `value`; with `end` (completed, failed, cancelled) the run ends when this step is done."""
 
     type_name: ClassVar[str] = "transform"
     runs_in: ClassVar[RunsIn] = "tick"
 
     value: JsonValue = None
-    end: str | None = None
+    end: Literal["completed", "failed", "cancelled"] | None = None
     error: EndError | None = None
 
     def compiled_fields(self) -> Iterator[CompiledField]:
@@ -34,3 +35,9 @@ class TransformStep(Step, tag="transform"):
             yield CompiledField("error.type", "template", self.error.type, own=True)
             yield CompiledField("error.message", "template", self.error.message, own=True)
             yield CompiledField("error.details", "template", self.error.details, own=True)
+
+    def field_problems(self) -> Iterator[FieldProblem]:
+        """Adds: `error` belongs to `end: failed`."""
+        yield from super().field_problems()
+        if self.error is not None and self.end != "failed":
+            yield FieldProblem("error_without_end", "error", "`error` has no effect without `end: failed`")

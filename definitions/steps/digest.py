@@ -1,0 +1,44 @@
+"""`digest`: gathers items of one key across runs over a window."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from ductor.definitions.fields import Count, DurationMs, TemplateText
+from ductor.definitions.policies import Part
+from ductor.definitions.steps.step import CompiledField, FieldProblem, RunsIn, Step
+from ductor.definitions.values import JsonValue
+
+
+class Window(Part, kw_only=True):
+    """Fixed from the first item; closes after `duration_ms` or at `count` items, whichever comes first."""
+
+    duration_ms: DurationMs | None = None
+    count: Count | None = None
+
+
+class DigestStep(Step, tag="digest", kw_only=True):
+    """The first run of a window carries on with `{items}`, the others complete as `{merged_into}`.
+
+    Attributes:
+        key: template of what belongs together.
+        item: template of what this run brings.
+    """
+
+    type_name: ClassVar[str] = "digest"
+    runs_in: ClassVar[RunsIn] = "parked"
+
+    key: TemplateText
+    item: JsonValue
+    window: Window
+
+    def compiled_fields(self) -> Iterator[CompiledField]:
+        """Adds `key` and `item`."""
+        yield from super().compiled_fields()
+        yield CompiledField("key", "template", self.key)
+        yield CompiledField("item", "template", self.item)
+
+    def field_problems(self) -> Iterator[FieldProblem]:
+        """Adds: a window must be able to close."""
+        yield from super().field_problems()
+        if self.window.duration_ms is None:
+            yield FieldProblem("endless_window", "window", "a window needs `duration`, so that it closes")
