@@ -12,7 +12,7 @@ from ductor.definitions.values import JsonObject, JsonValue
 Outcome: TypeAlias = Literal["success", "error", "true", "false", "approved", "rejected", "timeout", "done"]
 
 
-class Edge(Part, kw_only=True):
+class Edge(Part, frozen=True, kw_only=True):
     """What runs after `source` settles with `outcome`.
 
     Attributes:
@@ -29,7 +29,7 @@ class Edge(Part, kw_only=True):
     when: Cel | None = None
 
 
-class Trigger(Part, kw_only=True):
+class Trigger(Part, frozen=True, kw_only=True):
     """What starts runs by itself: a cron schedule or an event. `match` is CEL, `input` and `key` are templates."""
 
     cron: str | None = None
@@ -42,7 +42,7 @@ class Trigger(Part, kw_only=True):
     key: TemplateText | None = None
 
 
-class MessageHandler(Part, kw_only=True):
+class MessageHandler(Part, frozen=True, kw_only=True):
     """A message heard at any time while the run lives (`on` in documents)."""
 
     signal: Name | None = None
@@ -52,7 +52,7 @@ class MessageHandler(Part, kw_only=True):
     cancels: tuple[Ref, ...] = ()
 
 
-class Body(Part, kw_only=True):
+class Body(Part, frozen=True, kw_only=True):
     """The inline steps of a scatter or a subworkflow (`do: {steps, output}`); `output` as in `Definition`."""
 
     steps: tuple[AnyStep, ...]
@@ -60,7 +60,7 @@ class Body(Part, kw_only=True):
     output: JsonValue | msgspec.UnsetType = msgspec.UNSET
 
 
-class Definition(Part, kw_only=True):
+class Definition(Part, frozen=True, kw_only=True):
     """One workflow.
 
     Attributes:

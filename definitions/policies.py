@@ -16,7 +16,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     """Base of every piece of a definition."""
 
 
-class Retry(Part, kw_only=True):
+class Retry(Part, frozen=True, kw_only=True):
     """When and how often a failed attempt is tried again.
 
     The n-th retry waits `min(initial_ms * factor ** (n - 1), max_ms)`, spread by up to `jitter` of itself both ways;
@@ -38,7 +38,7 @@ class Retry(Part, kw_only=True):
     exclude: tuple[Name, ...] = msgspec.field(default=(), name="except")
 
 
-class Timeouts(Part, kw_only=True):
+class Timeouts(Part, frozen=True, kw_only=True):
     """The four limits of work in a worker, in milliseconds; None means no limit.
 
     Attributes:
@@ -54,7 +54,7 @@ class Timeouts(Part, kw_only=True):
     heartbeat_ms: DurationMs | None = None
 
 
-class Repeat(Part, kw_only=True):
+class Repeat(Part, frozen=True, kw_only=True):
     """Run a step again until `until` (CEL) holds; each round is a new generation.
 
     Attributes:
@@ -69,7 +69,7 @@ class Repeat(Part, kw_only=True):
     on_max: Literal["fail", "continue"] = "fail"
 
 
-class Lease(Part, kw_only=True):
+class Lease(Part, frozen=True, kw_only=True):
     """At most `limit` holders of `key` (a template) at once. `timeout_ms` bounds the wait; None means no bound."""
 
     key: TemplateText
@@ -77,7 +77,7 @@ class Lease(Part, kw_only=True):
     timeout_ms: DurationMs | None = None
 
 
-class Compensation(Part, kw_only=True):
+class Compensation(Part, frozen=True, kw_only=True):
     """The undo of a step: a task with its input (template) and retry; or `child`, the child run's own compensations."""
 
     task: Name | None = None
@@ -86,7 +86,7 @@ class Compensation(Part, kw_only=True):
     child: bool = False
 
 
-class EmittedEvent(Part, kw_only=True):
+class EmittedEvent(Part, frozen=True, kw_only=True):
     """An event published on the tenant's bus with the tick that settles the step. `when` is CEL."""
 
     event: Name
@@ -94,7 +94,7 @@ class EmittedEvent(Part, kw_only=True):
     when: Cel | None = None
 
 
-class SentSignal(Part, kw_only=True):
+class SentSignal(Part, frozen=True, kw_only=True):
     """A signal sent to another run with the tick that settles the step. `run` and `payload` are templates."""
 
     run: TemplateText

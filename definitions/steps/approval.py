@@ -8,7 +8,7 @@ from ductor.definitions.steps.step import CompiledField, FieldProblem, ParkedSte
 from ductor.definitions.values import JsonValue
 
 
-class ApprovalStep(ParkedStep, tag="approval", kw_only=True):
+class ApprovalStep(ParkedStep, tag="approval", frozen=True, kw_only=True):
     """Gathers one vote a person; its output is `{decision, by, comment, votes}`.
 
     Attributes:

@@ -7,7 +7,7 @@ from ductor.definitions.fields import Cel
 from ductor.definitions.steps.step import CompiledField, RunsIn, Step
 
 
-class ConditionalStep(Step, tag="conditional", kw_only=True):
+class ConditionalStep(Step, tag="conditional", frozen=True, kw_only=True):
     """Evaluates `when`; its output is the boolean."""
 
     type_name: ClassVar[str] = "conditional"

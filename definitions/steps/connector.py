@@ -10,7 +10,7 @@ from ductor.definitions.steps.step import CompiledField, WorkerStep
 from ductor.definitions.values import JsonValue
 
 
-class ConnectorStep(WorkerStep, tag="connector", kw_only=True):
+class ConnectorStep(WorkerStep, tag="connector", frozen=True, kw_only=True):
     """Calls `operation` of `connector` in a worker.
 
     Attributes:

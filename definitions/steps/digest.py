@@ -9,14 +9,14 @@ from ductor.definitions.steps.step import CompiledField, FieldProblem, RunsIn, S
 from ductor.definitions.values import JsonValue
 
 
-class Window(Part, kw_only=True):
+class Window(Part, frozen=True, kw_only=True):
     """Fixed from the first item; closes after `duration_ms` or at `count` items, whichever comes first."""
 
     duration_ms: DurationMs | None = None
     count: Count | None = None
 
 
-class DigestStep(Step, tag="digest", kw_only=True):
+class DigestStep(Step, tag="digest", frozen=True, kw_only=True):
     """The first run of a window carries on with `{items}`, the others complete as `{merged_into}`.
 
     Attributes:

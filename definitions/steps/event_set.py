@@ -12,7 +12,7 @@ from ductor.definitions.steps.step import CompiledField, FieldProblem, ParkedSte
 EVENT_NAMES = ("event",)
 
 
-class AwaitedEvent(Part, kw_only=True):
+class AwaitedEvent(Part, frozen=True, kw_only=True):
     """An event of the set. `match` is CEL over `event`; `alias` (`as` in documents) names it in the output."""
 
     name: Name
@@ -20,14 +20,14 @@ class AwaitedEvent(Part, kw_only=True):
     alias: Ref | None = msgspec.field(default=None, name="as")
 
 
-class ClosingEvent(Part, kw_only=True):
+class ClosingEvent(Part, frozen=True, kw_only=True):
     """The event that ends the collecting, whatever has arrived."""
 
     event: Name
     match: Cel | None = None
 
 
-class EventSetStep(ParkedStep, tag="event_set", kw_only=True):
+class EventSetStep(ParkedStep, tag="event_set", frozen=True, kw_only=True):
     """Collects events; its output is `{events: [{name, payload, id, at}]}` in order of arrival.
 
     Attributes:

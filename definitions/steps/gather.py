@@ -6,7 +6,7 @@ from ductor.definitions.fields import Ref
 from ductor.definitions.steps.step import RunsIn, Step
 
 
-class GatherStep(Step, tag="gather", kw_only=True):
+class GatherStep(Step, tag="gather", frozen=True, kw_only=True):
     """Gives `{"result": [...], "error": {...}}` in the order of the items.
 
     Attributes:

@@ -8,7 +8,7 @@ from ductor.definitions.steps.step import CompiledField, ParkedStep
 from ductor.definitions.values import JsonValue
 
 
-class HumanLoopStep(ParkedStep, tag="human_loop", kw_only=True):
+class HumanLoopStep(ParkedStep, tag="human_loop", frozen=True, kw_only=True):
     """A case with assignee, comments and a status of its own.
 
     Attributes:

@@ -10,7 +10,7 @@ from ductor.definitions.steps.step import CompiledField, ParkedStep
 from ductor.definitions.values import JsonObject, JsonValue
 
 
-class InteractionStep(ParkedStep, tag="interaction", kw_only=True):
+class InteractionStep(ParkedStep, tag="interaction", frozen=True, kw_only=True):
     """Parks until a fitting reply; one that does not fit is refused to its sender.
 
     Attributes:

@@ -8,7 +8,7 @@ from ductor.definitions.steps.step import CompiledField, WorkerStep
 from ductor.definitions.values import JsonValue
 
 
-class RouteStep(WorkerStep, tag="route", kw_only=True):
+class RouteStep(WorkerStep, tag="route", frozen=True, kw_only=True):
     """Its output is the assignment.
 
     Attributes:

@@ -11,14 +11,14 @@ from ductor.definitions.steps.step import CompiledField, FieldProblem, RunsIn, S
 from ductor.definitions.values import JsonValue
 
 
-class Rule(Part, kw_only=True):
+class Rule(Part, frozen=True, kw_only=True):
     """A row: `then` (template) applies when `when` (CEL) holds."""
 
     when: Cel
     then: JsonValue = None
 
 
-class RuleStep(Step, tag="rule", kw_only=True):
+class RuleStep(Step, tag="rule", frozen=True, kw_only=True):
     """Evaluates its rows in order.
 
     Attributes:

@@ -17,7 +17,7 @@ COUNT_NAMES = ("total", "succeeded", "failed")
 ScatterChild: TypeAlias = TaskStep | ConnectorStep | SubworkflowStep
 
 
-class ScatterStep(Step, tag="scatter", kw_only=True):
+class ScatterStep(Step, tag="scatter", frozen=True, kw_only=True):
     """Starts one child per item; succeeds when all have settled or `complete_when` holds.
 
     Attributes:

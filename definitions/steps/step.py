@@ -38,7 +38,7 @@ class FieldProblem(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-class Step(Part, tag_field="type", kw_only=True):
+class Step(Part, tag_field="type", frozen=True, kw_only=True):
     """Base of the step types. Edges are not here: a manifest holds them in one sorted list.
 
     Attributes:
@@ -105,7 +105,7 @@ class Step(Part, tag_field="type", kw_only=True):
             )
 
 
-class WorkerStep(Step, kw_only=True):
+class WorkerStep(Step, frozen=True, kw_only=True):
     """A step whose attempts run in workers."""
 
     runs_in: ClassVar[RunsIn] = "worker"
@@ -147,7 +147,7 @@ def _retry_problems(path: str, policy: Retry, *, last: bool) -> Iterator[FieldPr
         )
 
 
-class ParkedStep(Step, kw_only=True):
+class ParkedStep(Step, frozen=True, kw_only=True):
     """A step that parks the run until the outside world or a timer acts.
 
     Attributes:

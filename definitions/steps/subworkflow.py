@@ -13,7 +13,7 @@ from ductor.definitions.values import JsonValue
 CHECKPOINT_PREFIX = "checkpoint:"
 
 
-class SubworkflowStep(Step, tag="subworkflow", kw_only=True):
+class SubworkflowStep(Step, tag="subworkflow", frozen=True, kw_only=True):
     """Starts a child run.
 
     Attributes:

@@ -10,7 +10,7 @@ from ductor.definitions.steps.step import CompiledField, FieldProblem, WorkerSte
 from ductor.definitions.values import JsonValue
 
 
-class TaskStep(WorkerStep, tag="task", kw_only=True):
+class TaskStep(WorkerStep, tag="task", frozen=True, kw_only=True):
     """Runs a handler in a worker.
 
     Attributes:

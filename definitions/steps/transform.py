@@ -9,7 +9,7 @@ from ductor.definitions.steps.step import CompiledField, FieldProblem, RunsIn, S
 from ductor.definitions.values import JsonValue
 
 
-class EndError(Part, kw_only=True):
+class EndError(Part, frozen=True, kw_only=True):
     """The error with which `end: failed` ends the run; all three are templates."""
 
     type: TemplateText
@@ -17,7 +17,7 @@ class EndError(Part, kw_only=True):
     details: JsonValue = None
 
 
-class TransformStep(Step, tag="transform", kw_only=True):
+class TransformStep(Step, tag="transform", frozen=True, kw_only=True):
     """Computes `value`; with `end` (completed, failed, cancelled) the run ends when this step is done."""
 
     type_name: ClassVar[str] = "transform"

@@ -12,7 +12,7 @@ from ductor.definitions.steps.step import CompiledField, FieldProblem, ParkedSte
 EVENT_NAMES = ("event",)
 
 
-class WaitStep(ParkedStep, tag="wait", kw_only=True):
+class WaitStep(ParkedStep, tag="wait", frozen=True, kw_only=True):
     """Waits for exactly one thing; its output is the payload of the signal or event.
 
     Attributes:
