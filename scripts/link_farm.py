@@ -8,6 +8,7 @@ room and to each entry of the face.
 Run it to add missing links and drop stale ones: `scripts/link_farm.py`.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def problems(checkout: Path) -> list[str]:
 
 
 def refresh(checkout: Path) -> None:
-    """Make the farm's links what they should be."""
+    """Make the farm's links what they should be; what is no link is left for a person to judge."""
     farm = farm_folder(checkout)
     farm.mkdir(parents=True, exist_ok=True)
     wanted = wanted_links(checkout)
@@ -52,7 +53,7 @@ def refresh(checkout: Path) -> None:
         if entry.is_symlink() and (entry.name not in wanted or entry.readlink() != relative_target(wanted[entry.name])):
             entry.unlink()
     for name, target in wanted.items():
-        if not (farm / name).is_symlink():
+        if not os.path.lexists(farm / name):
             (farm / name).symlink_to(relative_target(target))
 
 
