@@ -78,8 +78,8 @@ class Step(Part, tag_field="type", frozen=True, kw_only=True):
         """Every field that holds CEL, in a fixed order. Step types add theirs to these."""
         if self.run_if is not None:
             yield CompiledField("run_if", "expression", self.run_if)
-        if self.effects:
-            yield CompiledField("effects", "template", self.effects, own=True)
+        for key, value in self.effects.items():
+            yield CompiledField(f"effects.{key}", "template", value, own=True)
         for index, emitted in enumerate(self.emit):
             yield CompiledField(f"emit[{index}].payload", "template", emitted.payload, own=True)
             if emitted.when is not None:

@@ -1,0 +1,202 @@
+"""The runtime form of a manifest: what a tick looks up, compiled once and then only read.
+
+Everything a tick asks about a step is an attribute or one dictionary lookup; nothing here is computed twice. Inline
+bodies of scatters and subworkflows are not part of it: they are programs of their own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+import msgspec
+
+from ductor.definitions.errors import Place
+from ductor.definitions.expressions import Expression, FunctionLibrary, Template, compile_expression, compile_template
+from ductor.definitions.graph import Graph
+from ductor.definitions.manifest import CompiledManifest, encode_manifest, manifest_hash
+from ductor.definitions.model import Edge
+from ductor.definitions.places import choice_key, field_key
+from ductor.definitions.scope import CHOICE_VARIABLES, START_VARIABLES, STEP_VARIABLES, field_variables
+from ductor.definitions.steps import AnyStep
+from ductor.definitions.values import JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceGroup:
+    """Ordered branches `(condition, target)`; the first that holds is taken. A condition of None always holds."""
+
+    branches: tuple[tuple[Expression | None, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What one outcome of a step leads to: plain targets in Kahn order, and choice groups in document order."""
+
+    targets: tuple[str, ...]
+    groups: tuple[ChoiceGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramNode:
+    """A step, with what a tick needs of it.
+
+    Attributes:
+        position: in Kahn order; the steps of `defer` come after all others, in document order.
+        sources: number of distinct steps with an edge to this one.
+        targets: all distinct steps this one may lead to, in Kahn order.
+        routes: by outcome; an outcome without edges is absent.
+        predecessors: the distinct sources, in Kahn order.
+        ancestors: the steps that lead here; computed only where `cancel_rest` needs them, else empty.
+        expressions, templates: by `CompiledField.path`; a field that is not given is absent.
+        run_if, input: those of the same name, at hand.
+        effects: a template for each context key.
+    """
+
+    ref: str
+    step: AnyStep
+    position: int
+    is_defer: bool
+    sources: int
+    targets: tuple[str, ...]
+    routes: Mapping[str, Route]
+    predecessors: tuple[str, ...]
+    ancestors: frozenset[str]
+    expressions: Mapping[str, Expression]
+    templates: Mapping[str, Template]
+    run_if: Expression | None
+    effects: Mapping[str, Template]
+    input: Template | None
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A manifest ready to run.
+
+    Attributes:
+        nodes: steps in Kahn order, then the steps of `defer`, by ref.
+        entrypoints, defers: refs, in order of position.
+        output: of the run; None means the outputs of the succeeded steps among `default_outputs`, by ref.
+        default_outputs: the steps without outgoing edges.
+    """
+
+    manifest: CompiledManifest
+    manifest_hash: str
+    nodes: Mapping[str, ProgramNode]
+    entrypoints: tuple[str, ...]
+    defers: tuple[str, ...]
+    output: Template | None
+    default_outputs: tuple[str, ...]
+    search_attributes: Template | None
+
+
+def load_program(
+    manifest: CompiledManifest,
+    *,
+    places: Mapping[str, Place] | None = None,
+    functions: FunctionLibrary | None = None,
+) -> Program:
+    """Compile a manifest for running.
+
+    Args:
+        manifest: as `compile_definition` gives it, or decoded from storage.
+        places: where things stand in the document, by the keys of `ductor.definitions.places`; errors of expressions
+            name them. Without it they name the field.
+        functions: the function library of the host.
+
+    Raises:
+        ExpressionSyntaxError: an expression does not compile, as when the host lost a function of its library.
+    """
+    return _Loader(manifest, places or {}, functions).program()
+
+
+class _Loader:
+    """Builds one program."""
+
+    def __init__(
+        self, manifest: CompiledManifest, places: Mapping[str, Place], functions: FunctionLibrary | None
+    ) -> None:
+        self._manifest = manifest
+        self._places = places
+        self._functions = functions
+        self._graph = Graph([step.ref for step in manifest.steps], manifest.edges)
+        self._edges: dict[str, list[Edge]] = {}
+        for edge in manifest.edges:
+            self._edges.setdefault(edge.source, []).append(edge)
+
+    def program(self) -> Program:
+        manifest, graph = self._manifest, self._graph
+        nodes = {step.ref: self._node(step, number) for number, step in enumerate(manifest.steps)}
+        for offset, step in enumerate(manifest.defer):
+            nodes[step.ref] = self._node(step, len(manifest.steps) + offset, is_defer=True)
+        has_output = manifest.output is not msgspec.UNSET
+        return Program(
+            manifest=manifest,
+            manifest_hash=manifest_hash(encode_manifest(manifest)),
+            nodes=nodes,
+            entrypoints=manifest.entrypoints,
+            defers=tuple(step.ref for step in manifest.defer),
+            output=self._template("output", manifest.output, STEP_VARIABLES) if has_output else None,
+            default_outputs=tuple(ref for ref in graph.refs if not graph.successors[graph.numbers[ref]]),
+            search_attributes=(
+                self._template("search_attributes", manifest.search_attributes, START_VARIABLES)
+                if manifest.search_attributes
+                else None
+            ),
+        )
+
+    def _node(self, step: AnyStep, position: int, *, is_defer: bool = False) -> ProgramNode:
+        graph = self._graph
+        expressions: dict[str, Expression] = {}
+        templates: dict[str, Template] = {}
+        for field in step.compiled_fields():
+            key, variables = field_key(step.ref, field.path), field_variables(field)
+            if field.kind == "expression":
+                expressions[field.path] = self._expression(key, str(field.value), variables)
+            else:
+                templates[field.path] = self._template(key, field.value, variables)
+        sources = () if is_defer else graph.predecessors[position]
+        targets = () if is_defer else graph.successors[position]
+        return ProgramNode(
+            ref=step.ref,
+            step=step,
+            position=position,
+            is_defer=is_defer,
+            sources=len(sources),
+            targets=tuple(graph.refs[number] for number in targets),
+            routes={} if is_defer else self._routes(step.ref),
+            predecessors=tuple(graph.refs[number] for number in sources),
+            ancestors=graph.ancestors(step.ref) if step.cancel_rest and not is_defer else frozenset(),
+            expressions=expressions,
+            templates=templates,
+            run_if=expressions.get("run_if"),
+            effects={key: templates[f"effects.{key}"] for key in step.effects},
+            input=templates.get("input"),
+        )
+
+    def _routes(self, ref: str) -> dict[str, Route]:
+        routes: dict[str, Route] = {}
+        for outcome, edges in groupby(self._edges.get(ref, ()), key=lambda edge: edge.outcome):
+            numbers: list[int] = []
+            groups: dict[int, list[tuple[Expression | None, str]]] = {}
+            for edge in edges:
+                if edge.group is None:
+                    numbers.append(self._graph.numbers[edge.to])
+                else:
+                    groups.setdefault(edge.group, []).append((self._condition(edge), edge.to))
+            routes[outcome] = Route(
+                targets=tuple(self._graph.refs[number] for number in sorted(set(numbers))),
+                groups=tuple(ChoiceGroup(branches=tuple(branches)) for branches in groups.values()),
+            )
+        return routes
+
+    def _condition(self, edge: Edge) -> Expression | None:
+        return None if edge.when is None else self._expression(choice_key(edge), edge.when, CHOICE_VARIABLES)
+
+    def _expression(self, key: str, source: str, variables: frozenset[str]) -> Expression:
+        return compile_expression(source, place=self._place(key), variables=variables, functions=self._functions)
+
+    def _template(self, key: str, value: JsonValue, variables: frozenset[str]) -> Template:
+        return compile_template(value, place=self._place(key), variables=variables, functions=self._functions)
+
+    def _place(self, key: str) -> Place:
+        return self._places.get(key) or Place(path=key)
