@@ -13,9 +13,10 @@ the same text, byte for byte.
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from math import isfinite
+from typing import get_origin
 
 import msgspec
 
@@ -42,9 +43,9 @@ MAX_ERROR_DETAILS_BYTES = 8 * 1024
 """An error has no reference form: its details stand in the event or are dropped, and say so."""
 
 _INTEGER_BOUND = 10**MAX_INTEGER_DIGITS
+_ESCAPED_NUL = b"\\u0000"
 _CUT = "…"
 _ATOMIC_TYPES = frozenset({str, bool, type(None)})
-_PLAIN_TYPES = _ATOMIC_TYPES | {int, float, list, dict}
 
 
 class StoredValue(msgspec.Struct, frozen=True):
@@ -63,9 +64,9 @@ def _plain(value: object) -> object:
 
 
 def _restored(kind: type, value: object) -> object:
-    if kind is deque and isinstance(value, list):
+    if get_origin(kind) is deque and isinstance(value, list):
         return deque(value)
-    raise TypeError(f"{kind.__name__} does not belong into a state")
+    raise TypeError(f"{kind} does not belong into a state")
 
 
 _ENCODER = msgspec.json.Encoder()
@@ -192,7 +193,7 @@ def _checked_text(value: object, what: str) -> bytes:
         except UnicodeEncodeError:
             text = b""
         # The encoder meets every text anyway; where one is wrong is looked up only when one is.
-        if not text or b"\\u0000" in text:
+        if not text or text.find(_ESCAPED_NUL) >= 0:
             _check_texts(value)
     except _RefusalError as refusal:
         raise ValueRefusedError(what, _path(refusal.steps), refusal.reason) from None
@@ -206,37 +207,53 @@ def _oversized(what: str, size_bytes: int) -> ValueRefusedError:
 
 
 def _check(value: object, depth_left: int, items_left: list[int]) -> None:
-    """Raise _RefusalError for what JSON can't say exactly, texts aside."""
-    if isinstance(value, float):
-        if not isfinite(value):
-            raise _RefusalError(f"{value!r} is no JSON number")
-    elif isinstance(value, int):
+    """Raise _RefusalError for what JSON can't say exactly, texts aside. Exact types: a subclass would not come back."""
+    kind = type(value)
+    if type(value) is int:
         if not -_INTEGER_BOUND < value < _INTEGER_BOUND:
             raise _RefusalError(f"an integer of more than {MAX_INTEGER_DIGITS} digits")
-    elif isinstance(value, (dict, list)):
-        _check_items(value, depth_left, items_left)
-    kind = type(value)
-    if kind not in _PLAIN_TYPES:
-        raise _RefusalError(f"a {kind.__module__}.{kind.__qualname__} is not plain JSON")
+    elif type(value) is float:
+        if not isfinite(value):
+            raise _RefusalError(f"{value!r} is no JSON number")
+    elif type(value) is dict:
+        _check_object(value, depth_left, items_left)
+    elif type(value) is list:
+        _check_list(value, depth_left, items_left)
+    elif kind not in _ATOMIC_TYPES:
+        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+        raise _RefusalError(f"a {name} is not plain JSON")
 
 
-def _check_items(value: dict[object, object] | list[object], depth_left: int, items_left: list[int]) -> None:
-    items_left[0] -= len(value)
-    if depth_left == 0:
-        raise _RefusalError(f"it is nested deeper than {MAX_VALUE_DEPTH} levels")
-    if items_left[0] < 0:
-        raise _RefusalError(f"it has more than {MAX_VALUE_ITEMS} items, more than {MAX_VALUE_BYTES} bytes can hold")
-    if isinstance(value, dict):
-        for key in value:
-            if type(key) is not str:
-                raise _RefusalError(f"the key {safe_text(repr(key), 80)} is no text")
-    for step, item in _entries(value):
+def _check_object(entries: dict[object, object], depth_left: int, items_left: list[int]) -> None:
+    _enter(len(entries), depth_left, items_left)
+    for key, item in entries.items():
+        if type(key) is not str:
+            raise _RefusalError(f"the key {safe_text(repr(key), 80)} is no text")
         if type(item) not in _ATOMIC_TYPES:
             try:
                 _check(item, depth_left - 1, items_left)
             except _RefusalError as refusal:
-                refusal.steps.append(step)
+                refusal.steps.append(key)
                 raise
+
+
+def _check_list(items: list[object], depth_left: int, items_left: list[int]) -> None:
+    _enter(len(items), depth_left, items_left)
+    for index, item in enumerate(items):
+        if type(item) not in _ATOMIC_TYPES:
+            try:
+                _check(item, depth_left - 1, items_left)
+            except _RefusalError as refusal:
+                refusal.steps.append(index)
+                raise
+
+
+def _enter(count: int, depth_left: int, items_left: list[int]) -> None:
+    items_left[0] -= count
+    if depth_left == 0:
+        raise _RefusalError(f"it is nested deeper than {MAX_VALUE_DEPTH} levels")
+    if items_left[0] < 0:
+        raise _RefusalError(f"it has more than {MAX_VALUE_ITEMS} items, more than {MAX_VALUE_BYTES} bytes can hold")
 
 
 def _check_texts(value: object) -> None:
@@ -247,18 +264,14 @@ def _check_texts(value: object) -> None:
         surrogate = next((character for character in value if "\ud800" <= character <= "\udfff"), None)
         if surrogate is not None:
             raise _RefusalError(f"it holds the lone surrogate {surrogate!a}")
-    elif isinstance(value, (dict, list)):
-        for step, item in _entries(value):
+    elif isinstance(value, dict | list):
+        for step, item in value.items() if isinstance(value, dict) else enumerate(value):
             try:
                 _check_texts(step)
                 _check_texts(item)
             except _RefusalError as refusal:
                 refusal.steps.append(step)
                 raise
-
-
-def _entries(value: dict[str, object] | list[object]) -> Iterable[tuple[str | int, object]]:
-    return value.items() if isinstance(value, dict) else enumerate(value)
 
 
 def _path(steps: list[str | int]) -> str:
