@@ -57,6 +57,7 @@ PURE_CORE = (
 IMPURE_CALLS = frozenset(
     {"monotonic", "monotonic_ns", "now", "perf_counter", "today", "urandom", "utcnow", "uuid1", "uuid4", "uuid7"}
 )
+VIRTUAL_TIME = frozenset({"run_in_virtual_time", "virtual_time"})
 STEP_TYPES = (
     "approval",
     "conditional",
@@ -162,7 +163,7 @@ def python_problems(name: str, tree: ast.Module) -> Iterator[str]:
     """Yield long functions, sleeping tests, imports of the face by rooms, and effects in the pure core."""
     in_room = name.split("/", 1)[0] in ROOMS
     in_core = name.startswith(PURE_CORE)
-    in_tests = name.startswith("tests/")
+    sleeps_wait = name.startswith("tests/") and not runs_in_virtual_time(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from function_problems(name, node)
@@ -170,7 +171,7 @@ def python_problems(name: str, tree: ast.Module) -> Iterator[str]:
             yield from face_import_problems(name, node)
         elif isinstance(node, ast.Call) and in_core and called_name(node) in IMPURE_CALLS:
             yield f"{name}:{node.lineno}: `{called_name(node)}()` in the pure core: take the value as an argument"
-        elif isinstance(node, ast.Call) and in_tests and is_sleep(node):
+        elif isinstance(node, ast.Call) and sleeps_wait and is_sleep(node):
             yield f"{name}:{node.lineno}: a test that sleeps guesses: wait for a signal (`asyncio.sleep(0)` may yield)"
 
 
@@ -207,6 +208,13 @@ def is_sleep(node: ast.Call) -> bool:
             return False
     first = node.args[0] if node.args else None
     return not (isinstance(first, ast.Constant) and first.value == 0)
+
+
+def runs_in_virtual_time(tree: ast.Module) -> bool:
+    """Say whether a module imports what makes its loop jump over sleeps instead of waiting."""
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names = {alias.name for node in imports if (node.module or "").startswith("ductor.testing") for alias in node.names}
+    return not names.isdisjoint(VIRTUAL_TIME)
 
 
 def script_problems(checkout: Path) -> Iterator[str]:

@@ -165,6 +165,12 @@ def test_generated_and_hidden_trees_are_skipped(tmp_path: Path, write: Write) ->
             id="sleep by its bare name",
         ),
         pytest.param(
+            "tests/test_a.py",
+            "from ductor.testing.clock import VirtualClock\nawait asyncio.sleep(5)\n",
+            "tests/test_a.py:2: a test that sleeps guesses: wait for a signal (`asyncio.sleep(0)` may yield)",
+            id="sleep beside a virtual clock on a real loop",
+        ),
+        pytest.param(
             "actors/steps/task.py",
             "",
             "actors/steps/task.py: has no counterpart definitions/steps/task.py",
@@ -200,6 +206,11 @@ def test_broken_rule_is_one_line(
         pytest.param("ductor/host.py", "import ductor\n", id="face imports itself"),
         pytest.param("journal/writer.py", "async def f():\n    await asyncio.sleep(1)\n", id="sleep outside tests"),
         pytest.param("tests/test_a.py", "await clock.sleep(5)\n", id="virtual clock"),
+        pytest.param(
+            "tests/test_a.py",
+            "from ductor.testing.loop import virtual_time\nawait asyncio.sleep(5)\n",
+            id="virtual loop",
+        ),
         pytest.param("docs/README.md", "line\n" * 451, id="long document"),
         pytest.param("journal/store.py", "x = 1\n" * 450, id="file of the greatest length"),
         pytest.param("journal/store.py", "def f():\n" + "    x = 1\n" * 59, id="function of the greatest length"),
