@@ -55,5 +55,5 @@ class AskFuture(pykka.Future[T]):
         """Whether the reply is there, or was given up."""
         return self._reply.done()
 
-    def __await__(self) -> Generator[Any, None, T]:  # type: ignore[override]  # Pykka's yields None only
-        return (yield from self._reply.__await__())  # type: ignore[return-value]
+    def __await__(self) -> Generator[Any, None, T]:
+        return (yield from self._reply.__await__())  # type: ignore[return-value]  # as in `get`
