@@ -71,6 +71,13 @@ def test_environment_takes_a_given_python_as_it_is() -> None:
     )
 
 
+def test_environment_refuses_a_given_python_that_is_not_there() -> None:
+    refused = run_script("environment", DUCTOR_PYTHON="no-such-folder/python")
+    assert refused.returncode == 1
+    assert refused.stdout == ""
+    assert refused.stderr == "environment: DUCTOR_PYTHON=no-such-folder/python is not there.\n"
+
+
 @pytest.mark.parametrize("python", ["false", "no-such-python"])
 def test_environment_refuses_a_python_that_does_not_fit(python: str) -> None:
     refused = run_script("environment", PYTHON=python)
