@@ -1,0 +1,165 @@
+"""The values an expression computes with, and their way to JSON.
+
+JSON values are themselves: None, bool, int, float, str, list, dict. Beside them stand unsigned integers, bytes,
+timestamps, durations and types. Lists and dicts are never changed once made, so values are shared, not copied.
+"""
+
+import base64
+import math
+from functools import total_ordering
+from typing import Any, TypeAlias
+
+from ductor.definitions.expressions.budget import MAX_VALUE_DEPTH
+from ductor.definitions.expressions.errors import BudgetFault, Fault
+from ductor.definitions.durations import format_duration_ns, format_timestamp_ns
+from ductor.definitions.values import JsonValue
+
+# A value is one of a closed set of run-time types; operators tell them apart by `type(value)`, as the JSON type does.
+Value: TypeAlias = Any
+
+INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+
+
+class Uint(int):
+    """An unsigned integer, made by `1u` or `uint(...)`; JSON integers are signed."""
+
+    __slots__ = ()
+
+
+@total_ordering
+class Timestamp:
+    """An instant, in nanoseconds since 1970-01-01T00:00:00Z."""
+
+    __slots__ = ("nanoseconds",)
+
+    def __init__(self, nanoseconds: int) -> None:
+        self.nanoseconds = nanoseconds
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Timestamp) and self.nanoseconds == other.nanoseconds
+
+    def __lt__(self, other: "Timestamp") -> bool:
+        return self.nanoseconds < other.nanoseconds
+
+    def __hash__(self) -> int:
+        return hash(self.nanoseconds)
+
+    def __repr__(self) -> str:
+        return f"Timestamp({format_timestamp_ns(self.nanoseconds)})"
+
+
+@total_ordering
+class Duration:
+    """A length of time, in nanoseconds."""
+
+    __slots__ = ("nanoseconds",)
+
+    def __init__(self, nanoseconds: int) -> None:
+        self.nanoseconds = nanoseconds
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Duration) and self.nanoseconds == other.nanoseconds
+
+    def __lt__(self, other: "Duration") -> bool:
+        return self.nanoseconds < other.nanoseconds
+
+    def __hash__(self) -> int:
+        return hash(self.nanoseconds)
+
+    def __repr__(self) -> str:
+        return f"Duration({format_duration_ns(self.nanoseconds)})"
+
+
+class TypeValue:
+    """What `type(x)` gives; equal by name."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypeValue) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"TypeValue({self.name})"
+
+
+TYPE_NAMES: dict[type, str] = {
+    type(None): "null_type",
+    bool: "bool",
+    int: "int",
+    Uint: "uint",
+    float: "double",
+    str: "string",
+    bytes: "bytes",
+    list: "list",
+    dict: "map",
+    Timestamp: "google.protobuf.Timestamp",
+    Duration: "google.protobuf.Duration",
+    TypeValue: "type",
+}
+
+
+def type_name(value: Value) -> str:
+    """The name CEL has for the type of a value, as `double`."""
+    return TYPE_NAMES[type(value)]
+
+
+def is_plain_json(value: Value, depth: int = MAX_VALUE_DEPTH) -> bool:
+    """Whether a value is JSON as it stands."""
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
+        return True
+    if kind is float:
+        return math.isfinite(value)
+    if depth == 0:
+        raise BudgetFault(f"the value nests deeper than {MAX_VALUE_DEPTH}")
+    if kind is list:
+        return all(is_plain_json(item, depth - 1) for item in value)
+    if kind is dict:
+        return all(type(key) is str and is_plain_json(item, depth - 1) for key, item in value.items())
+    return False
+
+
+def to_json(value: Value) -> JsonValue:
+    """The JSON of a value: timestamps as RFC 3339 text, durations as `90s`, bytes as base64 text.
+
+    Raises:
+        Fault: `not_json` for NaN, an infinity, a type, or keys that become the same text.
+    """
+    return value if is_plain_json(value) else _converted(value)
+
+
+def _converted(value: Value) -> JsonValue:
+    kind = type(value)
+    if kind is list:
+        return [_converted(item) for item in value]
+    if kind is dict:
+        return _converted_map(value)
+    if kind is Timestamp:
+        return format_timestamp_ns(value.nanoseconds)
+    if kind is Duration:
+        return format_duration_ns(value.nanoseconds)
+    if kind is bytes:
+        return base64.b64encode(value).decode("ascii")
+    if kind is Uint:
+        return int(value)
+    if kind is TypeValue or (kind is float and not math.isfinite(value)):
+        text = value.name if kind is TypeValue else value
+        raise Fault("not_json", f"the result {text} ({type_name(value)}) has no form in JSON")
+    result: JsonValue = value
+    return result
+
+
+def _converted_map(value: dict[Value, Value]) -> JsonValue:
+    result: dict[str, JsonValue] = {}
+    for key, item in value.items():
+        text = key if type(key) is str else ("true" if key else "false") if type(key) is bool else str(int(key))
+        if text in result:
+            raise Fault("duplicate_key", f"the result has two keys that are both {text!r} in JSON", key=text)
+        result[text] = _converted(item)
+    return result

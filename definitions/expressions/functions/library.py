@@ -1,0 +1,8 @@
+"""The library an expression may call unless its host gives another."""
+
+from ductor.definitions.expressions.functions.declared import FunctionLibrary
+from ductor.definitions.expressions.functions.instants import INSTANT_FUNCTIONS
+from ductor.definitions.expressions.functions.standard import STANDARD_FUNCTIONS
+
+STANDARD_LIBRARY = FunctionLibrary((*STANDARD_FUNCTIONS, *INSTANT_FUNCTIONS))
+"""CEL's standard functions and the library of ductor."""
