@@ -65,10 +65,7 @@ def test_environment_takes_a_given_python_as_it_is() -> None:
     relative = os.path.relpath(sys.executable, CHECKOUT)
     given = run_script("environment", DUCTOR_PYTHON=relative)
     assert given.returncode == 0, given.stderr
-    assert Path(given.stdout.strip()).samefile(sys.executable)
-    assert Path(given.stdout.strip()).parent == Path(sys.executable).parent, (
-        "an environment's Python must not be resolved"
-    )
+    assert os.path.normpath(given.stdout.strip()) == sys.executable, "an environment's Python must not be resolved"
 
 
 def test_environment_refuses_a_given_python_that_is_not_there() -> None:
