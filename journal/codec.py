@@ -37,6 +37,8 @@ MAX_VALUE_ITEMS = MAX_VALUE_BYTES // 2
 over would otherwise be walked for ever before its size is known."""
 MAX_INTEGER_DIGITS = 600
 """Below 640, the smallest limit on digits that an interpreter can be set to: what one host writes, all can read."""
+MAX_KEY_BYTES = 255
+"""UTF-8 bytes of a text that enters an index: names, start keys, request ids."""
 MAX_ERROR_TYPE_CHARACTERS = 255
 MAX_ERROR_MESSAGE_CHARACTERS = 4_000
 MAX_ERROR_DETAILS_BYTES = 8 * 1024
@@ -133,6 +135,23 @@ def checked_value(value: object, what: str) -> JsonValue:
     """
     copy: JsonValue = _VALUE_DECODER.decode(_checked_text(value, what))
     return copy
+
+
+def checked_text(text: str, what: str) -> str:
+    """Let a text in that stands by itself. Raises ValueRefusedError for NUL and lone surrogates."""
+    try:
+        _check_texts(text)
+    except _RefusalError as refusal:
+        raise ValueRefusedError(what, "", refusal.reason) from None
+    return text
+
+
+def checked_key(text: str, what: str) -> str:
+    """Let a text in that enters an index. Raises ValueRefusedError, also when it is longer than MAX_KEY_BYTES."""
+    size_bytes = len(checked_text(text, what).encode())
+    if size_bytes > MAX_KEY_BYTES:
+        raise ValueRefusedError(what, "", f"it has {size_bytes} bytes, the limit is {MAX_KEY_BYTES}")
+    return text
 
 
 def stored_value(value: JsonValue, what: str) -> StoredValue:
@@ -261,9 +280,10 @@ def _check_texts(value: object) -> None:
     if isinstance(value, str):
         if "\0" in value:
             raise _RefusalError("it holds the NUL character, which a database does not take")
-        surrogate = next((character for character in value if "\ud800" <= character <= "\udfff"), None)
-        if surrogate is not None:
-            raise _RefusalError(f"it holds the lone surrogate {surrogate!a}")
+        if not value.isascii():
+            surrogate = next((character for character in value if "\ud800" <= character <= "\udfff"), None)
+            if surrogate is not None:
+                raise _RefusalError(f"it holds the lone surrogate {surrogate!a}")
     elif isinstance(value, dict | list):
         for step, item in value.items() if isinstance(value, dict) else enumerate(value):
             try:

@@ -1,0 +1,368 @@
+"""A store in memory: the same contract as PostgreSQL's, for tests, simulation and trying things out.
+
+It holds rows for as long as the object lives, across `close` and `open`, as a database does across restarts of a host.
+Nothing in it is answered at once: commits are gathered until the loop's next iteration, judged there one after another
+in the order of their arrival, and answered through the loop. What a database would refuse, it refuses.
+
+No reader scans all runs but `heads`, which passes over the runs that its filter leaves out.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+
+import msgspec
+
+from ductor.journal.clock import Clock
+from ductor.journal.codec import checked_key, checked_value
+from ductor.journal.errors import OverloadedError, StoreUnavailableError
+from ductor.journal.memory_definitions import DefinitionRows
+from ductor.journal.memory_rows import RunRows, check_json, poison_in
+from ductor.journal.sorted_items import SortedItems
+from ductor.journal.store import (
+    Appended,
+    AttemptRow,
+    Commit,
+    CommitAnswer,
+    Conflict,
+    Control,
+    ControlReceipt,
+    FeedEntry,
+    FeedLag,
+    FeedPosition,
+    Head,
+    HostRecord,
+    LoadedRun,
+    Payload,
+    PublishedDefinition,
+    Refused,
+    RunFilter,
+    Snapshot,
+    StartKeyTaken,
+    StoreHealth,
+    Transition,
+)
+
+DEFAULT_QUEUE_LIMIT = 10_000
+"""Commits that may wait before starts are turned away."""
+
+
+class MemoryStore:
+    """See the module's docstring.
+
+    Args:
+        clock: stands in for the database's clock.
+        queue_limit: how many commits may wait before a start raises OverloadedError.
+    """
+
+    def __init__(self, clock: Clock, queue_limit: int = DEFAULT_QUEUE_LIMIT) -> None:
+        self._clock = clock
+        self._queue_limit = queue_limit
+        self._queue: deque[tuple[Commit, Callable[[CommitAnswer], None]]] = deque()
+        self._is_open = False
+        self._batches = 0
+        self._runs: dict[str, RunRows] = {}
+        self._run_ids: SortedItems[str] = SortedItems()
+        self._recoverable: SortedItems[str] = SortedItems()
+        self._pending: SortedItems[str] = SortedItems()
+        self._due: SortedItems[tuple[int, str]] = SortedItems()
+        self._with_inputs: dict[str, None] = {}
+        self._start_keys: dict[tuple[str, str, str], str] = {}
+        self._definitions = DefinitionRows()
+        self._hosts: dict[str, HostRecord] = {}
+        self._feed: list[FeedEntry] = []
+
+    async def open(self) -> None:
+        """Begin to serve; rows of an earlier time are still there."""
+        self._is_open = True
+
+    async def close(self) -> None:
+        """Answer what is queued, then serve no more."""
+        self._write_batch()
+        self._is_open = False
+        await asyncio.sleep(0)  # the answers stand in the loop's queue before this
+
+    # --- commits ------------------------------------------------------------------------------------------------------
+
+    def commit(self, commit: Commit, answer: Callable[[CommitAnswer], None]) -> None:
+        """Queue a commit; `answer` is called once, on the loop. Raises OverloadedError for a start beyond the bound."""
+        self._check_open()
+        if commit.start is not None and len(self._queue) >= self._queue_limit:
+            raise OverloadedError(len(self._queue), self._queue_limit)
+        if not self._queue:
+            asyncio.get_running_loop().call_soon(self._write_batch)
+        self._queue.append((commit, answer))
+
+    def _write_batch(self) -> None:
+        if not self._queue:
+            return
+        loop = asyncio.get_running_loop()
+        self._batches += 1
+        while self._queue:
+            commit, answer = self._queue.popleft()
+            loop.call_soon(answer, self._write(commit))
+
+    def _write(self, commit: Commit) -> CommitAnswer:
+        """Judge one commit, and write all of it or nothing."""
+        poison = poison_in(commit)
+        if poison is not None:
+            return Refused(poison)
+        run = self._runs.get(commit.run_id)
+        if run is not None and commit.version and run.commit_id(commit.version) == commit.commit_id:
+            return Appended(commit.version)  # sent again: its first answer was lost
+        if commit.start is not None:
+            return self._write_start(commit, commit.start.key)
+        if run is None or commit.version not in {0, run.version + 1}:
+            return Conflict(commit.run_id, commit.version)
+        self._apply(run, commit)
+        return Appended(commit.version)
+
+    def _write_start(self, commit: Commit, key: str | None) -> CommitAnswer:
+        start = commit.start
+        if start is None or commit.version != 1 or commit.run_id in self._runs:
+            return Conflict(commit.run_id, commit.version)
+        if key is not None:
+            owner = self._start_keys.setdefault((start.tenant, start.definition, key), commit.run_id)
+            if owner != commit.run_id:
+                return StartKeyTaken(owner)
+        run = self._runs[commit.run_id] = RunRows(commit.run_id, start, commit.at_us)
+        self._run_ids.add(commit.run_id)
+        self._apply(run, commit)
+        return Appended(commit.version)
+
+    def _apply(self, run: RunRows, commit: Commit) -> None:
+        due_before_us = run.due_at_us
+        transition = run.apply(commit)
+        if transition is not None:
+            self._feed.append(FeedEntry(FeedPosition(0, self._batches, len(self._feed) + 1), transition))
+        if commit.start is not None or commit.head is not None:
+            self._index_status(commit.run_id, run.head.status)
+        if run.due_at_us != due_before_us:
+            if due_before_us is not None:
+                self._due.discard((due_before_us, commit.run_id))
+            if run.due_at_us is not None:
+                self._due.add((run.due_at_us, commit.run_id))
+        if commit.controls or commit.attempts:
+            self._index_inputs(commit.run_id, run)
+
+    def _index_status(self, run_id: str, status: str) -> None:
+        (self._pending.add if status == "pending" else self._pending.discard)(run_id)
+        (self._recoverable.add if status in {"pending", "running"} else self._recoverable.discard)(run_id)
+
+    def _index_inputs(self, run_id: str, run: RunRows) -> None:
+        if run.waiting_controls or run.waiting_attempts:
+            self._with_inputs[run_id] = None
+        else:
+            self._with_inputs.pop(run_id, None)
+
+    # --- runs ---------------------------------------------------------------------------------------------------------
+
+    async def load(self, run_id: str) -> LoadedRun | None:
+        """Read one run; None when it does not exist."""
+        run = self._run(run_id)
+        return None if run is None else run.load()
+
+    async def head(self, run_id: str) -> Head | None:
+        """Read a run's head."""
+        run = self._run(run_id)
+        return None if run is None else run.read_head()
+
+    async def heads(self, which: RunFilter) -> Sequence[Head]:
+        """List runs, newest first."""
+        self._check_open()
+        newest_first = (self._runs[run_id] for run_id in self._run_ids.descending(which.before_run_id))
+        found = (run for run in newest_first if _fits(run.head, which))
+        return [run.read_head() for run in islice(found, which.limit)]
+
+    async def find_start_key(self, tenant: str, definition: str, key: str) -> str | None:
+        """The run that a start key belongs to."""
+        self._check_open()
+        return self._start_keys.get((tenant, definition, key))
+
+    async def history(self, run_id: str, *, after_version: int = 0, limit: int = 1_000) -> Sequence[Transition]:
+        """Rows of one run in order."""
+        run = self._run(run_id)
+        return [] if run is None else run.transitions[after_version : after_version + limit]
+
+    async def payload(self, run_id: str, hash: str) -> bytes | None:  # noqa: A002 - the protocol's name
+        """A large value's JSON text."""
+        run = self._run(run_id)
+        return None if run is None else run.payloads.get(hash)
+
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot; an older one of the run is replaced."""
+        run = self._run(snapshot.run_id)
+        if run is None:
+            return
+        kept = run.snapshot
+        if kept is None or (kept.fold_revision, kept.version) < (snapshot.fold_revision, snapshot.version):
+            run.snapshot = snapshot
+
+    # --- inputs -------------------------------------------------------------------------------------------------------
+
+    async def request_control(self, control: Control, *, tenant: str | None = None) -> ControlReceipt | None:
+        """Store a request, idempotent by (run_id, request_id). None when the run does not exist or is another
+        tenant's. A closed run refuses everything but a redrive."""
+        checked_key(control.request_id, "request_id")
+        checked_value(control.arguments, "arguments")
+        run = self._run(control.run_id)
+        if run is None or (tenant is not None and run.head.tenant != tenant):
+            return None
+        if control.request_id in run.controls:
+            return ControlReceipt(request_id=control.request_id, verdict="duplicate")
+        if run.is_closed and control.kind != "redrive":
+            reason = f"the run is closed: {run.head.status}"
+            return ControlReceipt(request_id=control.request_id, verdict="refused", reason=reason)
+        requested_at_us = control.requested_at_us or self._clock.now_us()
+        run.add_control(msgspec.structs.replace(control, requested_at_us=requested_at_us))
+        self._index_inputs(control.run_id, run)
+        return ControlReceipt(request_id=control.request_id, verdict="accepted")
+
+    async def control(self, run_id: str, request_id: str) -> Control | None:
+        """A request and what became of it."""
+        run = self._run(run_id)
+        return None if run is None else run.read_control(request_id)
+
+    async def append_attempt(self, row: AttemptRow, payloads: Sequence[Payload] = ()) -> None:
+        """Store a result; the first row of a (run, node, generation) stays. A run that is gone takes none."""
+        checked_value(row.output, "output")
+        for payload in payloads:
+            check_json(payload.text, "payload")
+        run = self._run(row.run_id)
+        if run is not None and run.add_attempt(row):
+            run.add_payloads(payloads)
+            self._index_inputs(row.run_id, run)
+
+    async def attempts(self, run_id: str) -> Sequence[AttemptRow]:
+        """Attempt rows of a run with their dispositions, in order of node and generation."""
+        run = self._run(run_id)
+        return () if run is None else run.read_attempts(sorted(run.attempts))
+
+    # --- definitions --------------------------------------------------------------------------------------------------
+
+    async def publish(self, definition: PublishedDefinition) -> bool:
+        """Store a definition, idempotent by (tenant, name, hash); a repeated one becomes the newest again."""
+        self._check_open()
+        return self._definitions.publish(definition, self._clock.now_us())
+
+    async def unpublish(self, tenant: str, name: str) -> int:
+        """Withdraw all versions from new starts. How many were withdrawn."""
+        self._check_open()
+        return self._definitions.unpublish(tenant, name)
+
+    async def definition(
+        self, tenant: str, name: str, *, version: str | None = None, manifest_hash: str | None = None
+    ) -> PublishedDefinition | None:
+        """The newest published version by name, or the one with this label or hash."""
+        self._check_open()
+        return self._definitions.find(tenant, name, version, manifest_hash)
+
+    async def manifest(self, manifest_hash: str) -> PublishedDefinition | None:
+        """Any tenant's record of a manifest, withdrawn ones included."""
+        self._check_open()
+        return self._definitions.manifest(manifest_hash)
+
+    async def definitions(self, tenant: str | None = None) -> Sequence[PublishedDefinition]:
+        """All published definitions, newest first, without manifest and source text."""
+        self._check_open()
+        return self._definitions.listing(tenant)
+
+    # --- what a host asks ---------------------------------------------------------------------------------------------
+
+    async def runs_to_recover(self, after_run_id: str | None, limit: int) -> Sequence[str]:
+        """Ids of `pending` and `running` runs in order of id, a page at a time."""
+        self._check_open()
+        return list(islice(self._recoverable.ascending(after_run_id), limit))
+
+    async def runs_to_wake(self, now_us: int, limit: int) -> Sequence[str]:
+        """Ids of runs that something waits for: overdue timers first, then inputs, then `pending` runs."""
+        self._check_open()
+        found: dict[str, None] = {}
+        for run_id in self._waking(now_us):
+            if len(found) >= limit:
+                break
+            found[run_id] = None
+        return list(found)
+
+    def _waking(self, now_us: int) -> Iterator[str]:
+        for due_at_us, run_id in self._due.ascending():
+            if due_at_us > now_us:
+                break
+            yield run_id
+        yield from self._with_inputs
+        yield from self._pending.ascending()
+
+    async def next_due_us(self) -> int | None:
+        """The earliest timer of all runs."""
+        self._check_open()
+        return next((due_at_us for due_at_us, _ in self._due.ascending()), None)
+
+    async def beat(self, host: HostRecord) -> None:
+        """Register a host or renew its heartbeat, by the store's clock."""
+        self._check_open()
+        checked_key(host.host_id, "host_id")
+        self._hosts[host.host_id] = msgspec.structs.replace(host, heartbeat_at_us=self._clock.now_us())
+
+    async def leave(self, host_id: str) -> None:
+        """Remove a host."""
+        self._check_open()
+        self._hosts.pop(host_id, None)
+
+    async def hosts(self, *, alive_within_ms: int) -> Sequence[HostRecord]:
+        """Hosts whose heartbeat is recent by the store's clock, in order of id."""
+        self._check_open()
+        since_us = self._clock.now_us() - alive_within_ms * 1_000
+        alive: Iterable[HostRecord] = (host for host in self._hosts.values() if host.heartbeat_at_us >= since_us)
+        return sorted(alive, key=lambda host: host.host_id)
+
+    # --- the feed -----------------------------------------------------------------------------------------------------
+
+    async def feed(self, after: FeedPosition, limit: int) -> Sequence[FeedEntry]:
+        """Journal rows of all runs in commit order."""
+        self._check_open()
+        index = self._feed_index(after)
+        return self._feed[index : index + limit]
+
+    async def feed_lag(self, after: FeedPosition) -> FeedLag:
+        """How far behind `after` is."""
+        self._check_open()
+        index = self._feed_index(after)
+        if index == len(self._feed):
+            return FeedLag(rows=0, oldest_age_ms=0)
+        age_us = self._clock.now_us() - self._feed[index].transition.at_us
+        return FeedLag(rows=len(self._feed) - index, oldest_age_ms=max(0, age_us // 1_000))
+
+    def _feed_index(self, after: FeedPosition) -> int:
+        return bisect_right(self._feed, after, key=lambda entry: entry.position)
+
+    async def now_us(self) -> int:
+        """The store's clock."""
+        self._check_open()
+        return self._clock.now_us()
+
+    async def health(self) -> StoreHealth:
+        """Whether the store can serve."""
+        return StoreHealth(
+            is_available=self._is_open,
+            queued_commits=len(self._queue),
+            queue_limit=self._queue_limit,
+            reason="" if self._is_open else "the store is closed",
+        )
+
+    def _run(self, run_id: str) -> RunRows | None:
+        self._check_open()
+        return self._runs.get(run_id)
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise StoreUnavailableError("the store is closed")
+
+
+def _fits(head: Head, which: RunFilter) -> bool:
+    return (
+        which.tenant in {None, head.tenant}
+        and which.definition in {None, head.definition}
+        and (not which.statuses or head.status in which.statuses)
+    )

@@ -1,0 +1,220 @@
+"""What the memory store keeps of one run, and what of a commit it refuses as a database would.
+
+Everything is kept as bytes or as values that can't change, and built anew for each reader: what is read is what was
+stored, whatever its sender or an earlier reader did to his copy.
+"""
+
+import re
+import uuid
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ductor.journal.codec import checked_key, checked_text, checked_value
+from ductor.journal.errors import PoisonedCommitError, ValueRefusedError
+from ductor.journal.events import TERMINAL_RUN_STATUSES
+from ductor.journal.state import FOLD_REVISION
+from ductor.journal.store import (
+    AttemptRow,
+    Commit,
+    Control,
+    Head,
+    HeadStart,
+    LoadedRun,
+    Payload,
+    Snapshot,
+    Transition,
+)
+
+_RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_MAX_INTEGER = 2**63 - 1
+
+_ENCODER = msgspec.json.Encoder()
+_JSON_DECODER = msgspec.json.Decoder(msgspec.Raw)
+_CONTROL_DECODER = msgspec.json.Decoder(Control)
+_ATTEMPT_DECODER = msgspec.json.Decoder(AttemptRow)
+
+
+class RunRows:
+    """All rows of one run."""
+
+    def __init__(self, run_id: str, start: HeadStart, updated_at_us: int) -> None:
+        self.head = _stored_head(run_id, start, updated_at_us)
+        self.search_attributes = _ENCODER.encode(start.search_attributes)
+        self.transitions: list[Transition] = []
+        self.payloads: dict[str, bytes] = {}
+        self.snapshot: Snapshot | None = None
+        self.due_at_us: int | None = None
+        self.controls: dict[str, bytes] = {}
+        self.waiting_controls: dict[str, None] = {}
+        self.attempts: dict[tuple[str, int], bytes] = {}
+        self.waiting_attempts: dict[tuple[str, int], None] = {}
+
+    @property
+    def version(self) -> int:
+        """The newest version of the journal."""
+        return len(self.transitions)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the run has ended."""
+        return self.head.status in TERMINAL_RUN_STATUSES
+
+    def commit_id(self, version: int) -> uuid.UUID | None:
+        """Whose commit wrote `version`; None when nobody's did."""
+        return self.transitions[version - 1].commit_id if 1 <= version <= self.version else None
+
+    def read_head(self) -> Head:
+        """The head as a value of the reader's own."""
+        attributes = msgspec.json.decode(self.search_attributes)
+        return msgspec.structs.replace(self.head, search_attributes=attributes)
+
+    def read_control(self, request_id: str) -> Control | None:
+        """A request, or None."""
+        stored = self.controls.get(request_id)
+        return None if stored is None else _CONTROL_DECODER.decode(stored)
+
+    def read_attempts(self, keys: Iterable[tuple[str, int]]) -> tuple[AttemptRow, ...]:
+        """Attempt rows in the order of `keys`."""
+        return tuple(_ATTEMPT_DECODER.decode(self.attempts[key]) for key in keys)
+
+    def load(self) -> LoadedRun:
+        """All that a cold coordinator needs."""
+        snapshot = self.snapshot
+        if snapshot is not None and snapshot.fold_revision != FOLD_REVISION:
+            snapshot = None
+        return LoadedRun(
+            head=self.read_head(),
+            snapshot=snapshot,
+            tail=tuple(self.transitions[snapshot.version if snapshot else 0 :]),
+            payloads=tuple(Payload(*payload) for payload in self.payloads.items()),
+            controls=tuple(_CONTROL_DECODER.decode(self.controls[key]) for key in self.waiting_controls),
+            attempts=self.read_attempts(self.waiting_attempts),
+        )
+
+    def apply(self, commit: Commit) -> Transition | None:
+        """Write a commit that was judged. The journal row, or None for dispositions alone."""
+        self.dispose(commit)
+        if not commit.version:
+            return None
+        transition = Transition(
+            run_id=commit.run_id,
+            version=commit.version,
+            commit_id=commit.commit_id,
+            at_us=commit.at_us,
+            events=commit.events,
+            hash=commit.hash,
+        )
+        self.transitions.append(transition)
+        self.add_payloads(commit.payloads)
+        if commit.timer is not None:
+            self.due_at_us = commit.timer.due_at_us
+        if commit.head is not None:
+            self.head = msgspec.structs.replace(
+                self.head,
+                status=commit.head.status,
+                ended_at_us=commit.head.ended_at_us,
+                error_type=commit.head.error_type,
+                updated_at_us=commit.at_us,
+            )
+        return transition
+
+    def dispose(self, commit: Commit) -> None:
+        """Write the commit's dispositions; the first one of a row stays."""
+        for control in commit.controls:
+            if control.request_id in self.waiting_controls:
+                del self.waiting_controls[control.request_id]
+                stored = _CONTROL_DECODER.decode(self.controls[control.request_id])
+                disposed = msgspec.structs.replace(stored, disposition=control.disposition, outcome=control.outcome)
+                self.controls[control.request_id] = _ENCODER.encode(disposed)
+        for attempt in commit.attempts:
+            key = (attempt.node, attempt.generation)
+            if key in self.waiting_attempts:
+                del self.waiting_attempts[key]
+                row = _ATTEMPT_DECODER.decode(self.attempts[key])
+                self.attempts[key] = _ENCODER.encode(msgspec.structs.replace(row, disposition=attempt.disposition))
+
+    def add_control(self, control: Control) -> None:
+        """Store a request that was accepted."""
+        self.controls[control.request_id] = _ENCODER.encode(control)
+        self.waiting_controls[control.request_id] = None
+
+    def add_attempt(self, row: AttemptRow) -> bool:
+        """Store a result; False when there is one of this attempt, which stays."""
+        key = (row.node, row.generation)
+        if key in self.attempts:
+            return False
+        self.attempts[key] = _ENCODER.encode(row)
+        if not row.disposition:
+            self.waiting_attempts[key] = None
+        return True
+
+    def add_payloads(self, payloads: Sequence[Payload]) -> None:
+        """Store large values; one that is there stays."""
+        for payload in payloads:
+            self.payloads.setdefault(payload.hash, payload.text)
+
+
+def poison_in(commit: Commit) -> PoisonedCommitError | None:
+    """What a database would refuse in this commit, whatever else it holds."""
+    try:
+        if commit.version:
+            check_json(commit.events, "events")
+        if commit.start is not None:
+            _check_start(commit.run_id, commit.start)
+        if commit.head is not None and commit.head.error_type is not None:
+            checked_text(commit.head.error_type, "error_type")
+        if commit.timer is not None:
+            _check_due(commit.timer.due_at_us)
+        for payload in commit.payloads:
+            check_json(payload.text, "payload")
+        for control in commit.controls:
+            checked_text(control.outcome, "outcome")
+    except ValueRefusedError as refusal:
+        return PoisonedCommitError(commit.run_id, commit.version, refusal.what, refusal.reason)
+    return None
+
+
+def check_json(text: bytes, what: str) -> None:
+    """Raises ValueRefusedError for bytes that are no JSON text in UTF-8."""
+    try:
+        _JSON_DECODER.decode(text)
+        if not text.isascii():
+            text.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueRefusedError(what, "", str(error)) from error
+
+
+def _check_due(due_at_us: int | None) -> None:
+    if due_at_us is not None and not 0 <= due_at_us <= _MAX_INTEGER:
+        raise ValueRefusedError("due_at_us", "", f"{due_at_us} is no time in microseconds within 64 bits")
+
+
+def _check_start(run_id: str, start: HeadStart) -> None:
+    related = (("run_id", run_id), ("parent_run_id", start.parent_run_id), ("root_run_id", start.root_run_id))
+    for what, related_id in related:
+        if related_id is not None and not _RUN_ID.fullmatch(related_id):
+            raise ValueRefusedError(what, "", "it is no UUID in lower case with hyphens")
+    for what, key in (("tenant", start.tenant), ("definition", start.definition), ("key", start.key)):
+        if key is not None:
+            checked_key(key, what)
+    checked_text(start.manifest_hash, "manifest_hash")
+    checked_text(start.error_type or "", "error_type")
+    checked_value(start.search_attributes, "search_attributes")
+
+
+def _stored_head(run_id: str, start: HeadStart, updated_at_us: int) -> Head:
+    return Head(
+        run_id=run_id,
+        tenant=start.tenant,
+        definition=start.definition,
+        manifest_hash=start.manifest_hash,
+        status=start.status,
+        started_at_us=start.started_at_us,
+        updated_at_us=updated_at_us,
+        ended_at_us=start.ended_at_us,
+        key=start.key,
+        parent_run_id=start.parent_run_id,
+        root_run_id=start.root_run_id,
+        error_type=start.error_type,
+    )
