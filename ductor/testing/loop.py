@@ -2,22 +2,24 @@
 
 Time stands still while anything can run. When nothing can, the loop looks at why:
 
-* *work outside is outstanding* (a thread of an executor, bytes that a socket has yet to take, or whatever a test declared with
-  `external_work`): the loop waits for it in real time, and virtual time stands still meanwhile. So no timeout ever fires only
-  because the machine was slow.
+* *work outside is outstanding* (a thread of an executor, bytes that a socket has yet to take, or whatever a test
+  declared with `external_work`): the loop waits for it in real time, and virtual time stands still meanwhile. So no
+  timeout ever fires only because the machine was slow.
 * *only timers are left*: time jumps to the earliest.
-* *nothing is left*: nothing can ever happen again, and `NothingLeftError` says what waits, instead of a test that hangs.
+* *nothing is left*: nothing can ever happen again, and `NothingLeftError` says what waits, instead of a test that
+  hangs.
 
-A socket that merely could be read is no outstanding work: a connection in a pool is readable all its life. Code that awaits an
-answer from one in virtual time says so with `external_work`.
+A socket that merely could be read is no outstanding work: a connection in a pool is readable all its life. Code that
+awaits an answer from one in virtual time says so with `external_work`.
 """
 
 import asyncio
 import functools
 import selectors
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar, TypeVarTuple, Unpack
 
 from ductor.definitions.errors import DuctorError
 from ductor.testing.clock import VirtualClock
@@ -26,6 +28,7 @@ WAITING_TASKS_SHOWN: Final = 20
 
 T = TypeVar("T")
 P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 
 
 class NothingLeftError(DuctorError):
@@ -84,9 +87,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """How many pieces of work outside the loop are outstanding."""
         return self._outstanding
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
+    ) -> asyncio.Future[T]:
         """As in asyncio; the thread's work is work outside the loop."""
-        future = super().run_in_executor(executor, func, *args)
+        future: asyncio.Future[T] = super().run_in_executor(executor, func, *args)
         self.begin_external_work()
         future.add_done_callback(lambda _: self.end_external_work())
         return future
