@@ -1,8 +1,12 @@
 """Errors of the actors."""
 
+from datetime import timedelta
+
+from collections.abc import Sequence
+
 import pykka
 
-from ductor.definitions.errors import DuctorError
+from ductor.definitions.errors import DuctorError, Problem
 
 
 class ActorError(DuctorError):
@@ -67,3 +71,237 @@ class WouldBlockError(ActorError):
         super().__init__(
             "the reply is not there yet, and waiting for it would block the event loop: `await` it instead"
         )
+
+
+class InvalidTaskError(ActorError):
+    """A handler can't be a task. Raised where it is declared or registered, never while a run waits for it.
+
+    Attributes:
+        task: its name.
+        parameter: the parameter at fault, empty for the handler as a whole.
+        reason: what is wrong.
+    """
+
+    code = "invalid_task"
+
+    def __init__(self, task: str, parameter: str, reason: str) -> None:
+        self.task, self.parameter, self.reason = task, parameter, reason
+        where = f", parameter `{parameter}`" if parameter else ""
+        super().__init__(f"task `{task}`{where}: {reason}")
+
+
+class DuplicateTaskError(ActorError):
+    """Two different handlers have one name.
+
+    Attributes:
+        task: the name.
+        handlers: module and name of both.
+    """
+
+    code = "duplicate_task"
+
+    def __init__(self, task: str, handlers: tuple[str, str]) -> None:
+        self.task, self.handlers = task, handlers
+        super().__init__(f"task `{task}` is {handlers[0]} and {handlers[1]}: give one of them another name")
+
+
+class InvalidInputError(ActorError):
+    """The input of an attempt does not fit its handler. No retry can mend it.
+
+    Attributes:
+        task: the handler's name.
+        path: where in the input, as `lines[2].sku`; empty for the input as a whole.
+        reason: what is wrong there.
+    """
+
+    code = "invalid_input"
+
+    def __init__(self, task: str, path: str, reason: str) -> None:
+        self.task, self.path, self.reason = task, path, reason
+        super().__init__(f"input of task `{task}`: {path + ': ' if path else ''}{reason}")
+
+
+class ResultNotEncodableError(ActorError):
+    """What a handler returned can't be JSON. No retry can mend it.
+
+    Attributes:
+        task: the handler's name.
+        path: where in the result; empty for the result as a whole.
+        python_type: the type found there.
+        reason: why it can't be stored.
+    """
+
+    code = "result_not_encodable"
+
+    def __init__(self, task: str, path: str, python_type: str, reason: str) -> None:
+        self.task, self.path, self.python_type, self.reason = task, path, python_type, reason
+        where = f"{path} ({python_type})" if path else python_type
+        super().__init__(f"result of task `{task}`: {where}: {reason}")
+
+
+class NonRetryable(DuctorError):  # noqa: N818 - a handler raises it to say what to do, as it does RetryAfter
+    """Raised by a handler: the attempt failed, and no retry would help.
+
+    Attributes:
+        error_type: what retry policies and choices match on; the class name unless given.
+        details: JSON for programs.
+    """
+
+    code = "non_retryable"
+
+    def __init__(self, message: str = "", *, type: str | None = None, details: object = None) -> None:  # noqa: A002
+        self.error_type, self.details = type, details
+        super().__init__(message)
+
+
+MAX_RETRY_PAUSE_MS = 365 * 86_400_000
+
+
+class RetryAfter(DuctorError):  # noqa: N818 - see NonRetryable
+    """Raised by a handler: the attempt failed, and the next one should wait this long, whatever the policy says.
+
+    Attributes:
+        pause_ms: the pause, between 0 and `MAX_RETRY_PAUSE_MS`; what is asked beyond these is brought within.
+        error_type: what retry policies and choices match on; the class name unless given.
+        details: JSON for programs.
+    """
+
+    code = "retry_after"
+
+    def __init__(
+        self,
+        pause: float | timedelta,
+        message: str = "",
+        *,
+        type: str | None = None,  # noqa: A002
+        details: object = None,
+    ) -> None:
+        """Args: `pause` is a number of seconds, or a timedelta."""
+        seconds = pause.total_seconds() if isinstance(pause, timedelta) else pause
+        self.pause_ms = round(min(max(seconds * 1_000, 0), MAX_RETRY_PAUSE_MS))
+        self.error_type, self.details = type, details
+        super().__init__(message or f"to be tried again after {self.pause_ms} ms")
+
+
+class StartRefusedError(ActorError):
+    """A run can't be started as asked. Nothing was written.
+
+    Attributes:
+        what: the part of the request that is refused.
+        reason: why.
+    """
+
+    code = "start_refused"
+
+    def __init__(self, what: str, reason: str) -> None:
+        self.what, self.reason = what, reason
+        super().__init__(f"the run was not started: {what}: {reason}")
+
+
+class DefinitionNotFoundError(ActorError):
+    """No published definition fits the request.
+
+    Attributes:
+        tenant, name: what was asked for.
+        version, manifest_hash: narrower, None for the newest.
+        nearest: a published name that is close, empty for none.
+    """
+
+    code = "definition_not_found"
+
+    def __init__(
+        self, tenant: str, name: str, *, version: str | None = None, manifest_hash: str | None = None, nearest: str = ""
+    ) -> None:
+        self.tenant, self.name, self.version, self.manifest_hash, self.nearest = (
+            tenant,
+            name,
+            version,
+            manifest_hash,
+            nearest,
+        )
+        which = f" with version {version!r}" if version else f" with hash {manifest_hash}" if manifest_hash else ""
+        hint = f"; did you mean {nearest!r}?" if nearest else "; publish it first (`ductor publish FILE`)"
+        super().__init__(f"tenant {tenant!r} has no published definition {name!r}{which}{hint}")
+
+
+class ManifestMissingError(ActorError):
+    """A run is pinned to a manifest that the database does not have.
+
+    Attributes:
+        manifest_hash: which one.
+    """
+
+    code = "manifest_missing"
+
+    def __init__(self, manifest_hash: str) -> None:
+        self.manifest_hash = manifest_hash
+        super().__init__(f"the database holds no manifest {manifest_hash}: publish the definition it came from again")
+
+
+class RunNotFoundError(ActorError):
+    """There is no such run, or it is another tenant's.
+
+    Attributes:
+        run_id: what was asked for.
+    """
+
+    code = "run_not_found"
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"there is no run {run_id!r}; `ductor runs` lists the runs of your tenant")
+
+
+class ControlRefusedError(ActorError):
+    """A control could not be accepted, as when the run has ended.
+
+    Attributes:
+        run_id, kind: the request.
+        reason: why.
+    """
+
+    code = "control_refused"
+
+    def __init__(self, run_id: str, kind: str, reason: str) -> None:
+        self.run_id, self.kind, self.reason = run_id, kind, reason
+        super().__init__(f"run {run_id}: {kind} refused: {reason}")
+
+
+class WaitTimeoutError(ActorError):
+    """A run did not end in the time that somebody was ready to wait. The run goes on.
+
+    Attributes:
+        run_id: which run.
+        timeout_ms: the time.
+    """
+
+    code = "wait_timeout"
+
+    def __init__(self, run_id: str, timeout_ms: int) -> None:
+        self.run_id, self.timeout_ms = run_id, timeout_ms
+        super().__init__(f"run {run_id} did not end within {timeout_ms} ms; it goes on")
+
+
+class HostStoppedError(ActorError):
+    """The host has been stopped, or was never started."""
+
+    code = "host_stopped"
+
+    def __init__(self) -> None:
+        super().__init__("the host is not running: use it inside `async with`, or call `start` first")
+
+
+class UnsupportedDefinitionError(ActorError):
+    """A definition compiles, but uses what this version can't run. It was not published.
+
+    Attributes:
+        name: of the definition.
+        problems: one for each use, with its place.
+    """
+
+    code = "unsupported_definition"
+
+    def __init__(self, name: str, problems: Sequence[Problem]) -> None:
+        self.name, self.problems = name, tuple(problems)
+        lines = "\n".join(f"  {problem}" for problem in self.problems)
+        super().__init__(f"definition {name!r} was not published:\n{lines}")

@@ -124,7 +124,10 @@ class ControlReceived(Event, tag="control_received"):
 
 
 class AttemptDispatched(Event, tag="attempt_dispatched"):
-    """The node runs attempt `generation`. `attempt` counts within the round, from 1; `iteration` is the round, from 0."""
+    """The node runs attempt `generation`. `attempt` counts within the round, from 1; `iteration` is the round, from 0.
+
+    The input stands in the first attempt of a round; its retries run with the same.
+    """
 
     node: str
     generation: int

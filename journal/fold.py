@@ -123,8 +123,9 @@ def _attempt_dispatched(state: RunState, event: AttemptDispatched) -> None:
     node.attempt = event.attempt
     node.iteration = event.iteration
     node.task = event.task
-    node.input = event.input
-    node.input_ref = event.input_ref
+    if event.attempt == 1:  # a retry runs with the input of the round's first attempt
+        node.input = event.input
+        node.input_ref = event.input_ref
     node.queue = event.queue
     node.dispatched_at_us = state.at_us
     state.running_count += 1
@@ -195,6 +196,8 @@ def _run_closing(state: RunState, event: RunClosing) -> None:
         reason=event.reason,
     )
     state.timers.cancel(RUN_TIMEOUT_TIMER)
+    state.touched.clear()
+    state.agenda.clear()
     if event.grace_until_us is not None:
         state.timers.set(GRACE_TIMER, event.grace_until_us)
 
@@ -220,6 +223,7 @@ def _run_ended(state: RunState, event: RunEnded) -> None:
     state.timers.due.clear()
     state.timers.heap.clear()
     state.touched.clear()
+    state.agenda.clear()
 
 
 _APPLY: dict[type[Event], Callable[[RunState, Any], None]] = {

@@ -5,7 +5,8 @@ size of the run. Some fields are derived from the others while folding, so that 
 
 - `open_nodes`: nodes that are running or waiting, in the order in which they became so.
 - `touched`: nodes whose incoming edges changed and that the scheduler has yet to look at. A superset is harmless:
-  looking at a node twice decides nothing twice.
+  looking at a node twice decides nothing twice. `agenda` is where the scheduler keeps what it took from there, by
+  position in the graph; a fold leaves it empty.
 - `timers`: a heap with lazy deletion, so that the earliest deadline costs nothing to know.
 - `payloads`: large values by content hash, as far as they are at hand. Never part of a snapshot.
 """
@@ -139,6 +140,7 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
     error: ErrorInfo | None = None
     tick_limited: bool = False
     touched: deque[str] = msgspec.field(default_factory=deque)
+    agenda: list[tuple[int, str]] = msgspec.field(default_factory=list)
     payloads: dict[str, JsonValue] = msgspec.field(default_factory=dict)
 
     def node(self, ref: str) -> NodeState:

@@ -1,1 +1,20 @@
-"""One file per step type: its behaviour."""
+"""The behaviour of each step type that this version can run. A further type is one module and one line here."""
+
+from typing import Final
+
+from ductor.actors.steps.behaviour import Behaviour
+from ductor.actors.steps.conditional import ConditionalBehaviour
+from ductor.actors.steps.rule import RuleBehaviour
+from ductor.actors.steps.task import TaskBehaviour
+from ductor.actors.steps.transform import TransformBehaviour
+
+BEHAVIOURS: Final[dict[str, Behaviour]] = {
+    "task": TaskBehaviour(),
+    "transform": TransformBehaviour(),
+    "conditional": ConditionalBehaviour(),
+    "rule": RuleBehaviour(),
+}
+
+RUNNABLE_TYPES: Final[frozenset[str]] = frozenset(BEHAVIOURS)
+
+__all__ = ["BEHAVIOURS", "RUNNABLE_TYPES", "Behaviour"]

@@ -1,0 +1,269 @@
+"""What anybody can ask of the engine with nothing but its database: publish, start, look, request, wait.
+
+A run started here is `pending` until a host finds it. `ductor.actors.host.EngineHost` is a client too, one that carries
+runs out.
+"""
+
+import asyncio
+import difflib
+import uuid
+from collections.abc import Sequence
+
+import msgspec
+
+from ductor.actors.coordinator import folded
+from ductor.actors.errors import (
+    ControlRefusedError,
+    DefinitionNotFoundError,
+    ManifestMissingError,
+    RunNotFoundError,
+    UnsupportedDefinitionError,
+    WaitTimeoutError,
+)
+from ductor.actors.start import DEFAULT_TENANT, checked_key, first_event
+from ductor.actors.steps import RUNNABLE_TYPES
+from ductor.actors.views import HistoryRow, RunOutcome, RunView, Started, outcome_of, run_view
+from ductor.definitions.compile import Compiled
+from ductor.definitions.errors import Place
+from ductor.definitions.expressions import FunctionLibrary
+from ductor.definitions.manifest import decode_manifest
+from ductor.definitions.program import Program, load_program
+from ductor.definitions.unsupported import refuse_unsupported
+from ductor.definitions.values import JsonObject, JsonValue
+from ductor.journal.chain import link
+from ductor.journal.clock import Clock
+from ductor.journal.codec import checked_value, decode_events, encode_events
+from ductor.journal.events import TERMINAL_RUN_STATUSES, AnyEvent, ControlKind, RunStarted, TickLimited
+from ductor.journal.ids import Ids
+from ductor.journal.store import (
+    Appended,
+    Commit,
+    CommitAnswer,
+    Control,
+    ControlReceipt,
+    Head,
+    HeadStart,
+    Payload,
+    PublishedDefinition,
+    Refused,
+    RunFilter,
+    StartKeyTaken,
+    Store,
+)
+
+POLL_S = 0.1
+"""How often a client that hosts nothing looks whether a run has ended."""
+
+
+class Client:
+    """See the module's docstring. All methods raise StoreUnavailableError when the database can't be reached."""
+
+    def __init__(self, store: Store, *, clock: Clock, ids: Ids, functions: FunctionLibrary | None = None) -> None:
+        self.store, self.clock, self.ids, self.functions = store, clock, ids, functions
+
+    async def publish(self, compiled: Compiled, *, tenant: str = DEFAULT_TENANT) -> PublishedDefinition:
+        """Make a definition known, so that runs can be started. Idempotent by its hash.
+
+        Raises:
+            UnsupportedDefinitionError: it uses step types or features that this version can't run.
+        """
+        problems = refuse_unsupported(compiled, RUNNABLE_TYPES)
+        if problems:
+            raise UnsupportedDefinitionError(compiled.manifest.name, problems)
+        record = PublishedDefinition(
+            tenant=checked_key(tenant, "tenant"),
+            name=compiled.manifest.name,
+            version=compiled.manifest.version,
+            manifest_hash=compiled.manifest_hash,
+            manifest=compiled.canonical,
+            source=compiled.source,
+            file=compiled.file,
+            places=msgspec.json.encode(compiled.places),
+            published_at_us=self.clock.now_us(),
+        )
+        await self.store.publish(record)
+        return record
+
+    async def unpublish(self, name: str, *, tenant: str = DEFAULT_TENANT) -> int:
+        """Withdraw all versions of a definition from new starts; running runs keep theirs. How many there were."""
+        return await self.store.unpublish(tenant, name)
+
+    async def start(
+        self,
+        name: str,
+        trigger: JsonValue = None,
+        *,
+        tenant: str = DEFAULT_TENANT,
+        key: str | None = None,
+        version: str | None = None,
+        manifest_hash: str | None = None,
+    ) -> Started:
+        """Start a run of the newest published version, or of the one with this label or hash.
+
+        Args:
+            key: makes the start idempotent: a second one in the same tenant and definition gives the first one's run.
+
+        Raises:
+            DefinitionNotFoundError, TriggerError, ValueRefusedError, StartRefusedError, OverloadedError: nothing was
+                written.
+        """
+        program = await self._program_to_start(name, tenant=tenant, version=version, manifest_hash=manifest_hash)
+        run_id, now_us = self.ids.run_id(), self.clock.now_us()
+        started, payloads = first_event(program, run_id, now_us, trigger, tenant=tenant, key=key)
+        return await self._begin(run_id, now_us, started, payloads)
+
+    async def view(self, run_id: str, *, tenant: str | None = None) -> RunView:
+        """A run as its journal tells. Raises RunNotFoundError."""
+        loaded = await self.store.load(_checked_run_id(run_id))
+        if loaded is None or (tenant is not None and loaded.head.tenant != tenant):
+            raise RunNotFoundError(run_id)
+        record = await self.store.manifest(loaded.head.manifest_hash)
+        if record is None:
+            raise ManifestMissingError(loaded.head.manifest_hash)
+        return run_view(loaded.head, folded(loaded), decode_manifest(record.manifest))
+
+    async def history(self, run_id: str, *, after_version: int = 0, limit: int = 1_000) -> list[HistoryRow]:
+        """Rows of a run's journal, in order. Raises RunNotFoundError."""
+        rows = await self.store.history(_checked_run_id(run_id), after_version=after_version, limit=limit)
+        if not rows and await self.store.head(run_id) is None:
+            raise RunNotFoundError(run_id)
+        return [
+            HistoryRow(
+                version=row.version,
+                at_us=row.at_us,
+                hash=row.hash.hex(),
+                events=tuple(decode_events(row.events, run_id=run_id, version=row.version)),
+            )
+            for row in rows
+        ]
+
+    async def runs(self, which: RunFilter) -> Sequence[Head]:
+        """Runs, newest first."""
+        return await self.store.heads(which)
+
+    async def request(
+        self,
+        run_id: str,
+        kind: ControlKind,
+        *,
+        request_id: str | None = None,
+        arguments: JsonObject | None = None,
+        by: str = "",
+        tenant: str | None = None,
+    ) -> ControlReceipt:
+        """Ask something of a run, durably. A repeated `request_id` gives the first one's receipt.
+
+        Raises:
+            RunNotFoundError: there is no such run.
+            ControlRefusedError: the run has ended.
+        """
+        checked = checked_value(arguments or {}, f"arguments of {kind}")
+        assert isinstance(checked, dict)
+        control = Control(
+            run_id=_checked_run_id(run_id),
+            request_id=checked_key(request_id, "request id") if request_id is not None else str(uuid.uuid4()),
+            kind=kind,
+            arguments=checked,
+            by=by,
+            requested_at_us=self.clock.now_us(),
+        )
+        receipt = await self.store.request_control(control, tenant=tenant)
+        if receipt is None:
+            raise RunNotFoundError(run_id)
+        if receipt.verdict == "refused":
+            raise ControlRefusedError(run_id, kind, receipt.reason)
+        self._requested(run_id)
+        return receipt
+
+    async def outcome(self, run_id: str, *, timeout_ms: int | None = None) -> RunOutcome:
+        """Wait for a run's end. Raises RunNotFoundError, WaitTimeoutError."""
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1_000):
+                return await self._wait_for_end(_checked_run_id(run_id))
+        except TimeoutError:
+            raise WaitTimeoutError(run_id, timeout_ms or 0) from None
+
+    async def ended(self, run_id: str) -> RunOutcome | None:
+        """How a run ended; None when it has not. Raises RunNotFoundError."""
+        head = await self.store.head(_checked_run_id(run_id))
+        if head is None:
+            raise RunNotFoundError(run_id)
+        if head.status not in TERMINAL_RUN_STATUSES:
+            return None
+        loaded = await self.store.load(run_id)
+        if loaded is None:
+            raise RunNotFoundError(run_id)
+        return outcome_of(folded(loaded))
+
+    # --- what a host does otherwise -----------------------------------------------------------------------------------
+
+    async def _wait_for_end(self, run_id: str) -> RunOutcome:
+        while True:
+            outcome = await self.ended(run_id)
+            if outcome is not None:
+                return outcome
+            await asyncio.sleep(POLL_S)
+
+    async def _begin(
+        self, run_id: str, now_us: int, started: RunStarted, payloads: list[tuple[Payload, JsonValue]]
+    ) -> Started:
+        """Write head and first row; a host decides the rest."""
+        events: list[AnyEvent] = [started, TickLimited()]
+        text = encode_events(events)
+        commit = Commit(
+            run_id=run_id,
+            version=1,
+            commit_id=self.ids.commit_id(),
+            at_us=now_us,
+            events=text,
+            hash=link(b"", run_id, 1, now_us, text),
+            start=HeadStart(
+                tenant=started.tenant,
+                definition=started.definition,
+                manifest_hash=started.manifest_hash,
+                status="pending",
+                started_at_us=now_us,
+                key=started.key,
+                search_attributes=started.search_attributes,
+            ),
+            payloads=tuple(payload for payload, _ in payloads),
+        )
+        answer: asyncio.Future[CommitAnswer] = asyncio.get_running_loop().create_future()
+        self.store.commit(commit, answer.set_result)
+        result = await answer
+        if isinstance(result, Appended):
+            return Started(run_id, is_new=True)
+        if isinstance(result, StartKeyTaken):
+            return Started(result.run_id, is_new=False)
+        if isinstance(result, Refused):
+            raise result.error
+        raise AssertionError(f"run {run_id}: a fresh run id was taken")
+
+    async def _program_to_start(
+        self, name: str, *, tenant: str, version: str | None, manifest_hash: str | None
+    ) -> Program:
+        record = await self._definition(name, tenant=tenant, version=version, manifest_hash=manifest_hash)
+        places = msgspec.json.decode(record.places, type=dict[str, Place])
+        return load_program(decode_manifest(record.manifest), places=places, functions=self.functions)
+
+    async def _definition(
+        self, name: str, *, tenant: str, version: str | None, manifest_hash: str | None
+    ) -> PublishedDefinition:
+        record = await self.store.definition(tenant, name, version=version, manifest_hash=manifest_hash)
+        if record is None:
+            known = sorted({definition.name for definition in await self.store.definitions(tenant)})
+            nearest = difflib.get_close_matches(name, [other for other in known if other != name], n=1)
+            raise DefinitionNotFoundError(
+                tenant, name, version=version, manifest_hash=manifest_hash, nearest=nearest[0] if nearest else ""
+            )
+        return record
+
+    def _requested(self, run_id: str) -> None:
+        """A control was stored: a host that has the run acts at once, others find it by their sweeper."""
+
+
+def _checked_run_id(run_id: str) -> str:
+    try:
+        return str(uuid.UUID(run_id))
+    except ValueError:
+        raise RunNotFoundError(run_id) from None

@@ -1,0 +1,166 @@
+"""What a handler may know of its attempt, and tell about it: the parameter annotated `TaskContext`."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, MutableMapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ductor.actors.messages import Assignment
+
+_log = logging.getLogger("ductor.task")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class TaskContext:
+    """One attempt, as its handler sees it. All of it works in coroutines and in threads alike.
+
+    Attributes:
+        deadline_us: when the attempt has to be over, microseconds since the epoch; None without a limit.
+        last_heartbeat_s: time of the last sign of life, by the loop's clock.
+        heartbeat_details: what the handler said with it.
+        is_cancelled: somebody wants the handler to stop. A coroutine gets a CancelledError besides; an ordinary
+            function in a thread has to look here, or call `raise_if_cancelled`.
+    """
+
+    __slots__ = (
+        "_assignment",
+        "_cancellation",
+        "_loop_time",
+        "_waiters",
+        "deadline_us",
+        "heartbeat_details",
+        "is_cancelled",
+        "last_heartbeat_s",
+    )
+
+    def __init__(self, assignment: Assignment, loop_time: Callable[[], float], deadline_us: int | None) -> None:
+        """Args: `loop_time` is the loop's clock, in seconds, callable from any thread."""
+        self._assignment, self._loop_time = assignment, loop_time
+        self.deadline_us = deadline_us
+        self.last_heartbeat_s = 0.0
+        self.heartbeat_details: object = None
+        self.is_cancelled = False
+        self._cancellation: threading.Event | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def run_id(self) -> str:
+        """The run."""
+        return self._assignment.run_id
+
+    @property
+    def tenant(self) -> str:
+        """The run's tenant."""
+        return self._assignment.tenant
+
+    @property
+    def definition(self) -> str:
+        """Name of the run's definition."""
+        return self._assignment.definition
+
+    @property
+    def step(self) -> str:
+        """Ref of the step."""
+        return self._assignment.node
+
+    @property
+    def task(self) -> str:
+        """Name of the handler."""
+        return self._assignment.task
+
+    @property
+    def attempt(self) -> int:
+        """Number of the attempt within its round, from 1."""
+        return self._assignment.attempt
+
+    @property
+    def iteration(self) -> int:
+        """Round of a repeated step, from 0."""
+        return self._assignment.iteration
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same whenever this attempt is delivered, different for every other attempt."""
+        return self._assignment.token
+
+    @property
+    def is_redelivery(self) -> bool:
+        """Whether the attempt was dispatched before, and may have begun or even ended there."""
+        return self._assignment.is_redelivery
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the attempt has to be over (UTC)."""
+        return None if self.deadline_us is None else _EPOCH + timedelta(microseconds=self.deadline_us)
+
+    @property
+    def logger(self) -> "TaskLogger":
+        """Logs with the attempt's names as fields of the record."""
+        return TaskLogger(_log, self)
+
+    def heartbeat(self, details: object = None) -> None:
+        """Give a sign of life: the `heartbeat` timeout starts anew.
+
+        Args:
+            details: JSON that says how far the work is; shown with the error if the sign was the last one.
+        """
+        self.heartbeat_details = details
+        self.last_heartbeat_s = self._loop_time()
+
+    def raise_if_cancelled(self) -> None:
+        """Raise asyncio.CancelledError if the handler should stop: the way to stop from the depth of a thread."""
+        if self.is_cancelled:
+            raise asyncio.CancelledError
+
+    async def cancelled(self) -> None:
+        """Return once the handler should stop. For coroutines."""
+        if self.is_cancelled:
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.remove(waiter)
+
+    def wait_cancelled(self, timeout_s: float | None = None) -> bool:
+        """Block the thread until the handler should stop, or for `timeout_s`; whether it should. Not for coroutines."""
+        event = self._cancellation
+        if event is None:
+            event = self._cancellation = threading.Event()
+        if self.is_cancelled:  # set after the event became visible to `request_cancellation`, or before it was made
+            return True
+        return event.wait(timeout_s)
+
+    def request_cancellation(self) -> None:
+        """Tell the handler to stop. Called by the worker, on the loop."""
+        self.is_cancelled = True
+        if self._cancellation is not None:
+            self._cancellation.set()
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+class TaskLogger(logging.LoggerAdapter[logging.Logger]):
+    """Adds `run_id`, `tenant`, `definition`, `step`, `task` and `attempt` to every record."""
+
+    def __init__(self, logger: logging.Logger, context: TaskContext) -> None:
+        super().__init__(
+            logger,
+            {
+                "run_id": context.run_id,
+                "tenant": context.tenant,
+                "definition": context.definition,
+                "step": context.step,
+                "task": context.task,
+                "attempt": context.attempt,
+            },
+        )
+
+    def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
+        """Join the attempt's fields with those of the call, which go first."""
+        kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return msg, kwargs

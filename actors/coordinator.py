@@ -1,0 +1,436 @@
+"""The coordinator: the actor of one run, the only writer of its journal.
+
+```
+            ┌──────── Wake, AttemptResult, TimerDue, Start ────────┐
+            ▼                                                      │
+  cold ──load──▶ idle ──drained──▶ compute ──events──▶ committing ─┘ more arrives meanwhile
+   ▲              ▲                   │ nothing to decide     │
+   │              └───────────────────┘        Appended ──────┴─▶ dispatch, then idle or ended
+   └── Conflict: the state is thrown away, what is in hand is kept
+```
+
+Invariants:
+- One commit in flight at most. What arrives meanwhile waits for the next tick, which drains all of it at once.
+- Nothing is told to a worker before the commit that records it is answered `Appended`.
+- The state is only ever `fold(journal)`, or that and the row in flight. On anything but `Appended` it is thrown away.
+- A result in hand leaves the worker's keeping (`confirm`) only when a commit has applied or superseded it.
+
+Failure cases:
+- Lost version check: refold and compute again, with growing pauses, `MAX_CONFLICTS` times in a row; then the actor
+  stops and a later wakeup begins anew.
+- The database refuses the content of the commit: the run is set aside, visibly, with the error.
+- The journal holds events unknown here: the run is quarantined on this host, untouched.
+- Anything else that raises: the actor dies, its supervisor starts a fresh one from the journal after a pause, and sets
+  the run aside when it keeps dying.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ductor.actors.messages import Assignment, AttemptResult, Committed, TimerDue, Wake
+from ductor.actors.runtime import LoopActor
+from ductor.actors.tick.compute import TickInputs, compute
+from ductor.actors.tick.payload import TickPayload
+from ductor.actors.views import Started, outcome_of
+from ductor.definitions.program import Program
+from ductor.definitions.steps.step import WorkerStep
+from ductor.definitions.values import JsonValue
+from ductor.journal.chain import link
+from ductor.journal.codec import decode_events, decode_state, decode_value, encode_events, encode_state
+from ductor.journal.errors import OverloadedError
+from ductor.journal.events import AttemptFinished, ControlReceived, RunStarted
+from ductor.journal.fold import finish_row, fold_row
+from ductor.journal.ids import attempt_token
+from ductor.journal.state import FOLD_REVISION, RunState
+from ductor.journal.store import (
+    Appended,
+    AttemptDisposition,
+    AttemptRow,
+    Commit,
+    CommitAnswer,
+    Conflict,
+    Control,
+    ControlDisposition,
+    HeadStart,
+    HeadUpdate,
+    LoadedRun,
+    Payload,
+    Snapshot,
+    StartKeyTaken,
+    TimerUpdate,
+)
+
+if TYPE_CHECKING:
+    from ductor.actors.engine import Engine
+
+MAX_CONFLICTS = 8
+"""Version checks lost in a row before the wakeup is given back."""
+
+CONFLICT_PAUSE_S = 0.01
+"""First pause after a lost version check; doubles with each further one."""
+
+MIN_SNAPSHOT_BYTES = 256 << 10
+"""A journal whose rows since the last snapshot are shorter than this is folded as it is."""
+
+
+class StartRun(msgspec.Struct, frozen=True):
+    """Begin a new run: its first event, and where its large values go."""
+
+    started: RunStarted
+    payloads: tuple[tuple[Payload, JsonValue], ...]
+    reply: asyncio.Future[Started]
+
+
+class InFlight(msgspec.Struct):
+    """The commit that waits for its answer, and what follows it."""
+
+    commit: Commit
+    payload: TickPayload
+    results: list[AttemptResult]
+    rows: list[AttemptRow]
+    control: Control | None
+
+
+class Coordinator(LoopActor):
+    """See the module's docstring."""
+
+    def __init__(self, run_id: str, engine: "Engine") -> None:
+        super().__init__()
+        self.run_id = run_id
+        self.engine = engine
+        self.state: RunState | None = None
+        self.program: Program | None = None
+        self._results: list[AttemptResult] = []
+        self._rows: list[AttemptRow] = []
+        self._controls: list[Control] = []
+        self._start: StartRun | None = None
+        self._reads_inputs = False
+        self._is_due = False
+        self._in_flight: InFlight | None = None
+        self._conflicts = 0
+        self._head_status = ""
+        self._stored_due_us: int | None = None
+        self._tail_bytes = 0
+        self._snapshot_bytes = 0
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def on_receive(self, message: object) -> Coroutine[None, None, None] | None:
+        """Take a message in; what it means is decided when all that wait have been taken in."""
+        self._is_due = True
+        if type(message) is AttemptResult:
+            self._results.append(message)
+        elif type(message) is Committed:
+            return self._committed(message.answer)
+        elif type(message) is Wake:
+            self._reads_inputs = self._reads_inputs or message.reads_inputs
+        elif type(message) is StartRun:
+            self._start = message
+        elif type(message) is not TimerDue:
+            raise TypeError(f"a coordinator does not know what to do with {message!r}")
+        if self._in_flight is None and self._start is None and (self.state is None or self._reads_inputs):
+            return self._load()
+        return None
+
+    def on_drained(self) -> None:
+        """All that waited is in hand: one tick for all of it."""
+        if self._in_flight is not None:
+            return
+        if self._start is not None and self.state is None:
+            self._begin(self._start)
+        elif self.state is not None:
+            if self._is_due:
+                self._tick()
+            else:
+                self._rest()
+
+    # --- load ---------------------------------------------------------------------------------------------------------
+
+    async def _load(self) -> None:
+        self.state, self._reads_inputs = None, False
+        loaded = await self.engine.store.load(self.run_id)
+        if loaded is None:
+            self.engine.run_not_found(self.run_id, self._results)
+            self.actor_ref.stop()
+            return
+        state = folded(loaded)
+        self.program = await self.engine.program(state.manifest_hash)
+        self.state = state
+        self._head_status = loaded.head.status
+        self._stored_due_us = None if state.timers.earliest() is None else -1  # unknown: written anew when it matters
+        self._snapshot_bytes = len(loaded.snapshot.state) if loaded.snapshot is not None else 0
+        self._tail_bytes = sum(len(row.events) for row in loaded.tail)
+        self._controls, self._rows = list(loaded.controls), list(loaded.attempts)
+        for ref in state.open_nodes:
+            if state.nodes[ref].status == "running":
+                self.engine.offer(self._assignment(ref, is_redelivery=True))
+
+    # --- tick ---------------------------------------------------------------------------------------------------------
+
+    def _begin(self, start: StartRun) -> None:
+        program = self.engine.loaded_program(start.started.manifest_hash)
+        self.program, self.state = program, RunState(run_id=self.run_id)
+        inputs = TickInputs(started=start.started, payloads=list(start.payloads))
+        self._commit(compute(program, self.state, inputs, self.engine.clock.now_us()), [], [], None)
+
+    def _tick(self) -> None:
+        state, program = self.state, self.program
+        assert state is not None
+        assert program is not None
+        results, self._results = self._results, []
+        rows, self._rows = self._rows, []
+        control = self._controls.pop(0) if self._controls else None
+        self._is_due = False
+        inputs = TickInputs()
+        if results or rows:
+            inputs.results = [result.finished for result in results] + [finished_of(row) for row in rows]
+            inputs.payloads = [(result.payload, result.value) for result in results if result.payload is not None]
+        if control is not None:
+            inputs.control = ControlReceived(
+                request_id=control.request_id, kind=control.kind, arguments=control.arguments, by=control.by
+            )
+        payload = compute(program, state, inputs, self.engine.clock.now_us())
+        if payload.events or payload.control is not None or rows:
+            self._commit(payload, results, rows, control)
+            return
+        for result in results:  # superseded, all of them
+            self.engine.confirm(result)
+        self._rest()
+
+    def _commit(
+        self, payload: TickPayload, results: list[AttemptResult], rows: list[AttemptRow], control: Control | None
+    ) -> None:
+        state = self.state
+        assert state is not None
+        version, events, chain_hash = 0, b"", b""
+        if payload.events:
+            version, events = state.version, encode_events(payload.events)
+            chain_hash = link(state.last_hash, state.run_id, version, state.at_us, events)
+            finish_row(state, chain_hash)
+        superseded = {(finished.node, finished.generation) for finished in payload.superseded}
+        commit = Commit(
+            run_id=self.run_id,
+            version=version,
+            commit_id=self.engine.ids.commit_id(),
+            at_us=state.at_us,
+            events=events,
+            hash=chain_hash,
+            start=self._head_start(state) if version == 1 else None,
+            head=self._head_update(state) if version > 1 else None,
+            timer=self._timer_update(state) if version else None,
+            payloads=tuple(payload.payloads),
+            controls=() if payload.control is None else (payload.control,),
+            attempts=tuple(disposition_of(row, superseded) for row in rows),
+        )
+        self._in_flight = InFlight(commit, payload, results, rows, control)
+        try:
+            self.engine.store.commit(commit, self._answer)
+        except OverloadedError as error:
+            self._in_flight, self.state = None, None
+            self.fail_start(error)
+            self.actor_ref.stop()
+
+    def _answer(self, answer: CommitAnswer) -> None:
+        """Called by the store, on the loop."""
+        self.engine.tell(self.run_id, Committed(answer), self)
+
+    def _head_start(self, state: RunState) -> HeadStart:
+        return HeadStart(
+            tenant=state.tenant,
+            definition=state.definition,
+            manifest_hash=state.manifest_hash,
+            status=state.status,
+            started_at_us=state.started_at_us,
+            key=state.key,
+            parent_run_id=state.parent_run_id,
+            root_run_id=state.root_run_id,
+            search_attributes=state.search_attributes,
+            ended_at_us=state.ended_at_us or None,
+            error_type=state.error.type if state.error is not None else None,
+        )
+
+    def _head_update(self, state: RunState) -> HeadUpdate | None:
+        if state.status == self._head_status:
+            return None
+        return HeadUpdate(
+            status=state.status,
+            ended_at_us=state.ended_at_us or None,
+            error_type=state.error.type if state.error is not None else None,
+        )
+
+    def _timer_update(self, state: RunState) -> TimerUpdate | None:
+        earliest = state.timers.earliest()
+        due_at_us = None if earliest is None else earliest[0]
+        return None if due_at_us == self._stored_due_us else TimerUpdate(due_at_us)
+
+    # --- after the commit ---------------------------------------------------------------------------------------------
+
+    def _committed(self, answer: CommitAnswer) -> Coroutine[None, None, None] | None:
+        in_flight, self._in_flight = self._in_flight, None
+        assert in_flight is not None
+        if type(answer) is Appended:
+            self._is_due = bool(self._results or self._rows or self._controls or in_flight.payload.is_limited)
+            self._appended(in_flight)
+            return self._load() if self._reads_inputs and self.state is not None else None
+        self.state = None
+        self._results[:0] = in_flight.results
+        if type(answer) is Conflict:
+            return self._after_conflict()
+        if type(answer) is StartKeyTaken:
+            self._answer_start(Started(answer.run_id, is_new=False))
+        else:
+            self.fail_start(answer.error)  # type: ignore[union-attr]  # the one answer left is Refused
+            self.engine.set_aside(self.run_id, answer.error)  # type: ignore[union-attr]
+        self.actor_ref.stop()
+        return None
+
+    def _appended(self, in_flight: InFlight) -> None:
+        state, payload = self.state, in_flight.payload
+        assert state is not None
+        self._conflicts = 0
+        self._head_status = state.status
+        if in_flight.commit.timer is not None:
+            self._stored_due_us = in_flight.commit.timer.due_at_us
+        for ref in payload.dispatched:
+            node = state.nodes[ref]
+            if node.status == "running":  # not withdrawn again by a later decision of the same tick
+                self.engine.offer(self._assignment(ref, is_redelivery=False))
+        for withdrawal in payload.withdrawn:
+            self.engine.cancel(attempt_token(self.run_id, withdrawal.node, withdrawal.generation))
+        for result in in_flight.results:
+            self.engine.confirm(result)
+        if self._start is not None:
+            self._answer_start(Started(self.run_id, is_new=True))
+        self._tail_bytes += len(in_flight.commit.events)
+        if state.is_terminal:
+            self._ended(state)
+            return
+        if self._tail_bytes > max(self._snapshot_bytes, MIN_SNAPSHOT_BYTES):
+            self._snapshot(state)
+
+    def _ended(self, state: RunState) -> None:
+        for control in self._controls:
+            self._dispose_late(control, state)
+        self._controls.clear()
+        self.engine.run_ended(outcome_of(state))
+        self.state = None
+        self.actor_ref.stop()
+
+    def _dispose_late(self, control: Control, state: RunState) -> None:
+        """A control that came while the run was ending: it is refused, on record."""
+        refusal = ControlDisposition(control.request_id, "refused", f"the run has ended as {state.status}")
+        commit = Commit(
+            run_id=self.run_id,
+            version=0,
+            commit_id=self.engine.ids.commit_id(),
+            at_us=state.at_us,
+            events=b"",
+            hash=b"",
+            controls=(refusal,),
+        )
+        self.engine.store.commit(commit, lambda _answer: None)
+
+    async def _after_conflict(self) -> None:
+        self._conflicts += 1
+        if self._start is not None:
+            self.fail_start(AssertionError(f"run {self.run_id}: a fresh run id was taken"))
+        if self._conflicts > MAX_CONFLICTS:
+            self.engine.wake_later(self.run_id)
+            self.actor_ref.stop()
+            return
+        await asyncio.sleep(CONFLICT_PAUSE_S * 2 ** (self._conflicts - 1) if self._conflicts > 1 else 0)
+        await self._load()
+
+    def _snapshot(self, state: RunState) -> None:
+        encoded = encode_state(state)
+        self._snapshot_bytes, self._tail_bytes = len(encoded), 0
+        self.engine.save_snapshot(
+            Snapshot(run_id=self.run_id, version=state.version, fold_revision=FOLD_REVISION, state=encoded)
+        )
+
+    def _rest(self) -> None:
+        """Nothing to do until something comes: the host may take this actor out of memory."""
+        state = self.state
+        assert state is not None
+        if state.is_terminal:
+            self._ended(state)
+            return
+        earliest = state.timers.earliest()
+        self.engine.at_rest(self, None if earliest is None else earliest[0])
+
+    def passivate(self) -> bool:
+        """Leave memory, if nothing is going on. Everything that matters is in the journal."""
+        return self._in_flight is None and not self._results and self._start is None and self.stop_if_idle()
+
+    def _answer_start(self, started: Started) -> None:
+        start, self._start = self._start, None
+        if start is not None and not start.reply.done():
+            start.reply.set_result(started)
+
+    def fail_start(self, error: BaseException) -> None:
+        """Tell who started the run that it did not begin. Nothing happens when that is answered already."""
+        start, self._start = self._start, None
+        if start is not None and not start.reply.done():
+            start.reply.set_exception(error)
+
+    def _assignment(self, ref: str, *, is_redelivery: bool) -> Assignment:
+        state, program = self.state, self.program
+        assert state is not None
+        assert program is not None
+        node, step = state.nodes[ref], program.nodes[ref].step
+        assert isinstance(step, WorkerStep)
+        total_ms = step.timeout.total_ms
+        return Assignment(
+            token=attempt_token(self.run_id, ref, node.generation),
+            run_id=self.run_id,
+            tenant=state.tenant,
+            definition=state.definition,
+            node=ref,
+            generation=node.generation,
+            attempt=node.attempt,
+            iteration=node.iteration,
+            task=node.task,
+            input=state.value(node.input, node.input_ref),
+            queue=node.queue,
+            priority=step.priority,
+            timeouts=step.timeout,
+            dispatched_at_us=node.dispatched_at_us,
+            total_deadline_us=None if total_ms is None else node.round_started_at_us + total_ms * 1_000,
+            is_redelivery=is_redelivery,
+        )
+
+
+def folded(loaded: LoadedRun) -> RunState:
+    """The state of a loaded run: newest snapshot, then the rows after it."""
+    snapshot = loaded.snapshot
+    state = decode_state(snapshot.state) if snapshot is not None else RunState(run_id=loaded.head.run_id)
+    for row in loaded.tail:
+        events = decode_events(row.events, run_id=row.run_id, version=row.version)
+        fold_row(state, row.version, row.at_us, row.hash, events)
+    for payload in loaded.payloads:
+        state.payloads[payload.hash] = decode_value(payload.text)
+    return state
+
+
+def finished_of(row: AttemptRow) -> AttemptFinished:
+    """An attempt row as the event that its tick records."""
+    return AttemptFinished(
+        node=row.node,
+        generation=row.generation,
+        outcome=row.outcome,
+        output=row.output,
+        output_ref=row.output_ref,
+        error=row.error,
+        worker=row.worker,
+        started_at_us=row.started_at_us,
+        finished_at_us=row.finished_at_us,
+    )
+
+
+def disposition_of(row: AttemptRow, superseded: set[tuple[str, int]]) -> AttemptDisposition:
+    """What became of an attempt row in this tick."""
+    verdict = "superseded" if (row.node, row.generation) in superseded else "applied"
+    return AttemptDisposition(row.node, row.generation, verdict)  # type: ignore[arg-type]

@@ -1,0 +1,302 @@
+"""What the actors of one host share: store, programs, workers, timers, and who waits for which run.
+
+The engine is the coordinators' only view of the world, and their supervisor. It decides nothing about a run.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import msgspec
+
+from ductor.actors.coordinator import Coordinator, StartRun
+from ductor.actors.directory import ActorDirectory
+from ductor.actors.errors import ManifestMissingError
+from ductor.actors.messages import Assignment, AttemptResult, TimerDue, Wake
+from ductor.actors.tasks import TaskRegistry
+from ductor.actors.timers import TimerService
+from ductor.actors.views import RunOutcome, Started
+from ductor.actors.worker import WorkerPool
+from ductor.definitions.errors import Place
+from ductor.definitions.expressions import FunctionLibrary
+from ductor.definitions.manifest import decode_manifest
+from ductor.definitions.program import Program, load_program
+from ductor.definitions.values import JsonValue
+from ductor.journal.clock import Clock
+from ductor.journal.errors import StoreUnavailableError, UnknownEventError
+from ductor.journal.events import RunStarted
+from ductor.journal.ids import Ids
+from ductor.journal.store import Payload, PublishedDefinition, Snapshot, Store
+
+MAX_ACTOR_FAILURES = 5
+"""A run that kills its actor so often in a row is set aside."""
+
+MAX_RESTART_PAUSE_S = 15.0
+"""Longest pause before a failed actor's successor; the first is 0.05 s, each further one twice as long."""
+
+MAX_RUNS_SET_ASIDE = 10_000
+"""Reasons kept in memory for runs set aside; the oldest are forgotten first, and the sweeper tries those again."""
+
+MAX_PROGRAMS = 1_000
+"""Compiled programs kept; the least recently used goes first."""
+
+_log = logging.getLogger(__name__)
+
+
+class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one host.
+
+    Attributes:
+        concurrency: async handlers that run at once; threads: sync ones.
+        max_hot_runs: coordinators kept in memory while nothing happens to them.
+        idle_ms: a coordinator at rest for so long leaves memory.
+    """
+
+    concurrency: int = 256
+    threads: int = 16
+    max_hot_runs: int = 10_000
+    idle_ms: int = 30_000
+
+
+class Engine:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: TaskRegistry,
+        *,
+        clock: Clock,
+        ids: Ids,
+        options: EngineOptions,
+        functions: FunctionLibrary | None = None,
+        host_id: str,
+    ) -> None:
+        self.store, self.clock, self.ids, self.options = store, clock, ids, options
+        self.functions = functions
+        self.pool = WorkerPool(
+            registry,
+            deliver=self.deliver,
+            clock=clock,
+            concurrency=options.concurrency,
+            threads=options.threads,
+            name=host_id,
+        )
+        self.timers = TimerService(clock, self._timer_due)
+        self.directory: ActorDirectory[str, Coordinator] = ActorDirectory(lambda run_id: Coordinator(run_id, self), self)
+        self.reissues_attempts = True
+        self.set_aside_runs: OrderedDict[str, Exception] = OrderedDict()
+        self._programs: OrderedDict[str, Program] = OrderedDict()
+        self._waiters: dict[str, list[asyncio.Future[RunOutcome]]] = {}
+        self._resting: OrderedDict[str, int] = OrderedDict()
+        self._failures: dict[str, int] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._pauses: set[asyncio.TimerHandle] = set()
+        self._loop = asyncio.get_running_loop()
+        self._is_closing = False
+
+    # --- what coordinators use ----------------------------------------------------------------------------------------
+
+    def tell(self, run_id: str, message: object, actor: Coordinator | None = None) -> None:
+        """Tell a run's coordinator; one is started if there is none. An `actor` given gets it itself, or nobody."""
+        if actor is not None:
+            if not actor.actor_inbox.is_closed:
+                actor.actor_ref.tell(message)
+            return
+        if not self._is_closing:
+            self.directory.tell(run_id, message)
+
+    def offer(self, assignment: Assignment) -> None:
+        """Hand an attempt to a worker. One that was dispatched in another life goes out again only on take-over."""
+        if not assignment.is_redelivery or self.reissues_attempts or self.pool.holds(assignment.token):
+            self.pool.offer(assignment)
+
+    def cancel(self, token: str) -> None:
+        """Tell a worker to stop an attempt."""
+        self.pool.cancel(token)
+
+    def confirm(self, result: AttemptResult) -> None:
+        """A result is in the journal, or superseded: its worker may forget it."""
+        self.pool.confirm(result.token)
+
+    def deliver(self, result: AttemptResult) -> None:
+        """A worker reports; it keeps the result until `confirm`."""
+        self.tell(result.run_id, result)
+
+    async def program(self, manifest_hash: str) -> Program:
+        """The program of a manifest. Raises ManifestMissingError."""
+        program = self._programs.get(manifest_hash)
+        if program is None:
+            record = await self.store.manifest(manifest_hash)
+            if record is None:
+                raise ManifestMissingError(manifest_hash)
+            program = self.add_program(record)
+        return program
+
+    def loaded_program(self, manifest_hash: str) -> Program:
+        """A program that `program` or `add_program` gave before."""
+        program = self._programs[manifest_hash]
+        self._programs.move_to_end(manifest_hash)
+        return program
+
+    def add_program(self, record: PublishedDefinition) -> Program:
+        """Compile a published definition, once."""
+        program = self._programs.get(record.manifest_hash)
+        if program is None:
+            places = msgspec.json.decode(record.places, type=dict[str, Place])
+            program = load_program(decode_manifest(record.manifest), places=places, functions=self.functions)
+            self._programs[record.manifest_hash] = program
+            if len(self._programs) > MAX_PROGRAMS:
+                self._programs.popitem(last=False)
+        return program
+
+    def at_rest(self, actor: Coordinator, due_at_us: int | None) -> None:
+        """A coordinator has nothing to do until something comes."""
+        self._failures.pop(actor.run_id, None)
+        self.timers.arm(actor.run_id, due_at_us)
+        self._resting[actor.run_id] = self.clock.now_us()
+        self._resting.move_to_end(actor.run_id)
+        if len(self._resting) > self.options.max_hot_runs:
+            self.passivate_oldest()
+
+    def passivate_oldest(self) -> None:
+        """Take the coordinator at rest for the longest out of memory."""
+        run_id, _ = self._resting.popitem(last=False)
+        actor = self.directory.get(run_id)
+        if actor is not None:
+            actor.passivate()
+
+    def passivate_idle(self) -> None:
+        """Take those out of memory that have been at rest for too long."""
+        limit_us = self.clock.now_us() - self.options.idle_ms * 1_000
+        while self._resting and next(iter(self._resting.values())) < limit_us:
+            self.passivate_oldest()
+
+    def run_ended(self, outcome: RunOutcome) -> None:
+        """A run has ended: who waits for it learns how."""
+        self.timers.arm(outcome.run_id, None)
+        self._resting.pop(outcome.run_id, None)
+        for waiter in self._waiters.pop(outcome.run_id, ()):
+            if not waiter.done():
+                waiter.set_result(outcome)
+
+    def run_not_found(self, run_id: str, results: Sequence[AttemptResult]) -> None:
+        """A run that something was told about does not exist (its retention is over)."""
+        self.timers.arm(run_id, None)
+        for result in results:
+            self.confirm(result)
+
+    def set_aside(self, run_id: str, error: Exception) -> None:
+        """Leave a run alone, visibly: health reports and logs name it with the error. It is tried again at next start."""
+        _log.error("run %s is set aside: %s", run_id, error)
+        self.set_aside_runs[run_id] = error
+        if len(self.set_aside_runs) > MAX_RUNS_SET_ASIDE:
+            self.set_aside_runs.popitem(last=False)
+        self.timers.arm(run_id, None)
+        self._resting.pop(run_id, None)
+
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot, beside the work. It is a cache: failing to is only logged."""
+        self.spawn(self._save_snapshot(snapshot))
+
+    def wake_later(self, run_id: str) -> None:
+        """Give a wakeup back: the run is looked at again after a pause that grows with its failures."""
+        failures = self._failures.get(run_id, 0)
+        pause_s = min(0.05 * 2**failures, MAX_RESTART_PAUSE_S)
+        handle = self._loop.call_later(pause_s, self._wake_again, run_id)
+        self._pauses = {pause for pause in self._pauses if not pause.cancelled() and pause.when() > self._loop.time()}
+        self._pauses.add(handle)
+
+    # --- what the host uses -------------------------------------------------------------------------------------------
+
+    def start(self, run_id: str, started: RunStarted, payloads: Sequence[tuple[Payload, JsonValue]]) -> asyncio.Future[Started]:
+        """Begin a run with its first decisions in the same commit. The answer comes when it is durable."""
+        reply: asyncio.Future[Started] = self._loop.create_future()
+        self.directory.tell(run_id, StartRun(started, tuple(payloads), reply))
+        return reply
+
+    def waiter(self, run_id: str) -> "asyncio.Future[RunOutcome]":
+        """A future of the run's end, as far as it ends on this host. Give it back with `forget_waiter`."""
+        future: asyncio.Future[RunOutcome] = self._loop.create_future()
+        self._waiters.setdefault(run_id, []).append(future)
+        return future
+
+    def forget_waiter(self, run_id: str, future: "asyncio.Future[RunOutcome]") -> None:
+        """The waiter has what it wanted, or gave up."""
+        waiters = self._waiters.get(run_id)
+        if waiters is not None and future in waiters:
+            waiters.remove(future)
+            if not waiters:
+                del self._waiters[run_id]
+
+    def wake(self, run_id: str) -> None:
+        """Look at a run and at what waits for it in the database, unless it is set aside."""
+        if run_id not in self.set_aside_runs:
+            self.tell(run_id, Wake())
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something beside the actors; `close` waits for it."""
+        task = self._loop.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def close(self, timeout_ms: int) -> None:
+        """Drain: workers first, then coordinators, with what their results still decide."""
+        await self.pool.drain(timeout_ms)
+        self._is_closing = True
+        for handle in self._pauses:
+            handle.cancel()
+        self.timers.close()
+        await self.directory.close(timeout_ms)
+        if self._background:
+            await asyncio.wait(self._background, timeout=timeout_ms / 1_000)
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                waiter.cancel()
+
+    # --- supervision --------------------------------------------------------------------------------------------------
+
+    def actor_stopped(self, actor: Coordinator, undelivered: Sequence[object]) -> None:
+        """An orderly end. What was left over has gone to a new actor, but for a host that closes."""
+        if undelivered and not self._is_closing:
+            _log.error("%s left %d messages behind", actor, len(undelivered))
+
+    def actor_failed(self, actor: Coordinator, error: BaseException, undelivered: Sequence[object]) -> None:
+        """A coordinator died. What it had in hand is still with its owners; a fresh one begins from the journal."""
+        run_id = actor.run_id
+        self._resting.pop(run_id, None)
+        actor.fail_start(error)
+        for message in undelivered:
+            if isinstance(message, StartRun):
+                self.directory.tell(run_id, message)
+        if self._is_closing:
+            return
+        if isinstance(error, UnknownEventError):
+            self.set_aside(run_id, error)
+            return
+        failures = self._failures.get(run_id, 0) + 1
+        self._failures[run_id] = failures
+        if failures >= MAX_ACTOR_FAILURES and not isinstance(error, StoreUnavailableError):
+            del self._failures[run_id]
+            self.set_aside(run_id, error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            return
+        _log.warning("the coordinator of run %s failed (%d in a row)", run_id, failures, exc_info=error)
+        self.wake_later(run_id)
+
+    def message_undelivered(self, actor: Coordinator, message: object) -> None:
+        """Told from another thread while the host closes: the journal and the worker have what matters."""
+        _log.info("%s did not get %r: the host is closing", actor, message)
+
+    def _wake_again(self, run_id: str) -> None:
+        self.wake(run_id)
+
+    def _timer_due(self, run_id: str) -> None:
+        self.tell(run_id, TimerDue())
+
+    async def _save_snapshot(self, snapshot: Snapshot) -> None:
+        try:
+            await self.store.save_snapshot(snapshot)
+        except StoreUnavailableError as error:
+            _log.warning("no snapshot of run %s: %s", snapshot.run_id, error)

@@ -1,0 +1,215 @@
+"""The host: what a service embeds to carry out runs.
+
+```
+  new ──start──▶ running ──stop──▶ draining ──▶ stopped
+```
+Starting registers the host, recovers every run that was left in the middle of something, and begins to sweep. Stopping
+lets attempts in flight finish within the drain time, commits what their results decide, and leaves. What does not finish
+in time is cancelled and carried on by the next host: the journal knows it as running.
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from ductor.actors.client import Client
+from ductor.actors.engine import Engine, EngineOptions
+from ductor.actors.errors import HostStoppedError
+from ductor.actors.start import DEFAULT_TENANT
+from ductor.actors.sweeper import Sweeper
+from ductor.actors.tasks import TaskRegistry
+from ductor.actors.views import RunOutcome, Started
+from ductor.definitions.compile import Compiled
+from ductor.definitions.expressions import FunctionLibrary
+from ductor.definitions.program import Program
+from ductor.definitions.values import JsonValue
+from ductor.journal.clock import Clock
+from ductor.journal.events import RunStarted
+from ductor.journal.ids import Ids
+from ductor.journal.store import HostRecord, Payload, PublishedDefinition, Store, StoreHealth
+
+DEFINITION_CACHE_MS = 1_000
+"""For so long the newest version of a definition is taken from memory: a publish elsewhere shows after this at most."""
+
+MAX_DEFINITIONS_CACHED = 1_000
+
+REMOTE_POLL_S = 1.0
+"""Who waits on this host for a run that may end on another one looks in the database so often."""
+
+
+class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a host behaves.
+
+    Attributes:
+        engine: its limits.
+        drain_ms: how long `stop` lets attempts finish.
+    """
+
+    engine: EngineOptions = EngineOptions()
+    drain_ms: int = 30_000
+
+
+class HostHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """A host's state for health reports. `set_aside` maps run ids to why they are left alone."""
+
+    host_id: str
+    is_running: bool
+    store: StoreHealth
+    hot_runs: int
+    armed_timers: int
+    attempts_in_flight: int
+    waiting_for_handler: dict[str, int]
+    set_aside: dict[str, str]
+
+
+class EngineHost(Client):
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: TaskRegistry,
+        *,
+        clock: Clock,
+        ids: Ids,
+        options: HostOptions | None = None,
+        functions: FunctionLibrary | None = None,
+    ) -> None:
+        super().__init__(store, clock=clock, ids=ids, functions=functions)
+        self.registry = registry
+        self.options = options or HostOptions()
+        self.host_id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._engine: Engine | None = None
+        self._sweeper: Sweeper | None = None
+        self._cached: dict[tuple[str, str, str | None, str | None], tuple[int, PublishedDefinition]] = {}
+
+    @property
+    def engine(self) -> Engine:
+        """The running engine. Raises HostStoppedError."""
+        if self._engine is None:
+            raise HostStoppedError
+        return self._engine
+
+    async def start_host(self) -> None:
+        """Begin to carry out runs. The store is open already."""
+        if self._engine is not None:
+            return
+        engine = Engine(
+            self.store,
+            self.registry,
+            clock=self.clock,
+            ids=self.ids,
+            options=self.options.engine,
+            functions=self.functions,
+            host_id=self.host_id,
+        )
+        now_us = self.clock.now_us()
+        record = HostRecord(host_id=self.host_id, started_at_us=now_us, heartbeat_at_us=now_us)
+        sweeper = Sweeper(engine, record)
+        self._engine, self._sweeper = engine, sweeper
+        await self._bury_dead_neighbours()
+        await sweeper.start()
+
+    async def stop_host(self) -> None:
+        """Drain and leave. Nothing happens when the host does not run."""
+        engine, sweeper = self._engine, self._sweeper
+        if engine is None or sweeper is None:
+            return
+        await sweeper.stop()
+        await engine.close(self.options.drain_ms)
+        self._engine = self._sweeper = None
+        await sweeper.leave()
+
+    async def __aenter__(self) -> Self:
+        await self.start_host()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop_host()
+
+    async def health(self) -> HostHealth:
+        """What a health report says."""
+        engine, store = self._engine, await self.store.health()
+        return HostHealth(
+            host_id=self.host_id,
+            is_running=engine is not None,
+            store=store,
+            hot_runs=len(engine.directory) if engine else 0,
+            armed_timers=len(engine.timers) if engine else 0,
+            attempts_in_flight=engine.pool.in_flight if engine else 0,
+            waiting_for_handler=dict(engine.pool.waiting_for_handler()) if engine else {},
+            set_aside={run_id: str(error) for run_id, error in engine.set_aside_runs.items()} if engine else {},
+        )
+
+    async def publish(self, compiled: Compiled, *, tenant: str = DEFAULT_TENANT) -> PublishedDefinition:
+        """As `Client.publish`; this host starts the new version from now on."""
+        record = await super().publish(compiled, tenant=tenant)
+        self._cached.clear()
+        return record
+
+    async def unpublish(self, name: str, *, tenant: str = DEFAULT_TENANT) -> int:
+        """As `Client.unpublish`, at once on this host."""
+        count = await super().unpublish(name, tenant=tenant)
+        self._cached.clear()
+        return count
+
+    async def _begin(
+        self, run_id: str, now_us: int, started: RunStarted, payloads: list[tuple[Payload, JsonValue]]
+    ) -> Started:
+        return await self.engine.start(run_id, started, payloads)
+
+    async def _program_to_start(
+        self, name: str, *, tenant: str, version: str | None, manifest_hash: str | None
+    ) -> Program:
+        key, now_us = (tenant, name, version, manifest_hash), self.clock.now_us()
+        cached = self._cached.get(key)
+        if cached is None or now_us - cached[0] > DEFINITION_CACHE_MS * 1_000:
+            record = await self._definition(name, tenant=tenant, version=version, manifest_hash=manifest_hash)
+            if len(self._cached) >= MAX_DEFINITIONS_CACHED:
+                self._cached.clear()
+            cached = self._cached[key] = (now_us, record)
+        return self.engine.add_program(cached[1])
+
+    async def _wait_for_end(self, run_id: str) -> RunOutcome:
+        engine = self.engine
+        waiter = engine.waiter(run_id)
+        try:
+            while True:
+                outcome = await self.ended(run_id) if run_id not in engine.directory else None
+                if outcome is not None:
+                    return outcome
+                await asyncio.wait((waiter,), timeout=REMOTE_POLL_S)
+                if waiter.done():
+                    return waiter.result()
+        finally:
+            engine.forget_waiter(run_id, waiter)
+
+    def _requested(self, run_id: str) -> None:
+        if self._engine is not None:
+            self._engine.wake(run_id)
+
+    async def _bury_dead_neighbours(self) -> None:
+        """Hosts of this machine whose process is gone were killed: they need not be waited for."""
+        machine = socket.gethostname()
+        for other in await self.store.hosts(alive_within_ms=2**31):
+            name, _, rest = other.host_id.partition(":")
+            pid = rest.partition(":")[0]
+            if name == machine and pid.isdecimal() and not _process_exists(int(pid)):
+                await self.store.leave(other.host_id)
+
+
+def _process_exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

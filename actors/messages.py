@@ -1,0 +1,67 @@
+"""What actors tell each other."""
+
+import msgspec
+
+from ductor.definitions.policies import Timeouts
+from ductor.definitions.values import JsonValue
+from ductor.journal.events import AttemptFinished
+from ductor.journal.store import CommitAnswer, Payload
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt to execute, as the commit that recorded it says. Told to a worker after that commit, never before.
+
+    Attributes:
+        token: the attempt's name (`journal.ids.attempt_token`), also the handler's idempotency key.
+        attempt: number within the round, from 1; `iteration` is the round of `repeat`, from 0.
+        total_deadline_us: when `timeouts.total_ms` of the round is over; None without one.
+        is_redelivery: the attempt was dispatched before, by an earlier life of this or another host.
+    """
+
+    token: str
+    run_id: str
+    tenant: str
+    definition: str
+    node: str
+    generation: int
+    attempt: int
+    iteration: int
+    task: str
+    input: JsonValue
+    queue: str
+    priority: int
+    timeouts: Timeouts
+    dispatched_at_us: int
+    total_deadline_us: int | None = None
+    is_redelivery: bool = False
+
+
+class AttemptResult(msgspec.Struct, frozen=True):
+    """A worker's report. `payload` is the output's text where it is too large for an event (then `value` is the output
+    itself and the event holds the reference)."""
+
+    run_id: str
+    token: str
+    finished: AttemptFinished
+    payload: Payload | None = None
+    value: JsonValue = None
+
+
+class Wake(msgspec.Struct, frozen=True):
+    """Something happened that the run may want to act on: look at the journal's inbox rows and at due timers."""
+
+    reads_inputs: bool = True
+
+
+class TimerDue(msgspec.Struct, frozen=True):
+    """The run's earliest deadline has come, by the database's clock."""
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """The store's answer to the commit in flight."""
+
+    answer: CommitAnswer
+
+
+class Passivate(msgspec.Struct, frozen=True):
+    """Leave memory if nothing is going on."""

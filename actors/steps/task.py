@@ -1,0 +1,130 @@
+"""`task`: attempts of a handler in a worker, with retries and `repeat`."""
+
+from ductor.actors.tick.retry import retry_delay_ms
+from ductor.actors.tick.settle import expression_failure, fail, own_values, succeed
+from ductor.actors.tick.working import Tick
+from ductor.definitions.expressions import ExpressionError
+from ductor.definitions.program import ProgramNode
+from ductor.definitions.steps.task import TaskStep
+from ductor.definitions.values import JsonValue
+from ductor.journal.events import AttemptDispatched, AttemptFinished, ErrorInfo, NodeParked, NodeSettled
+
+
+class TaskBehaviour:
+    """Each attempt is a generation; a round of `repeat` begins with attempt 1 and a freshly rendered input."""
+
+    def start(self, tick: Tick, node: ProgramNode) -> None:
+        """Dispatch the first attempt."""
+        _dispatch_round(tick, node, iteration=0)
+
+    def on_result(self, tick: Tick, node: ProgramNode, result: AttemptFinished) -> None:
+        """Succeed, go round again, retry, or fail."""
+        if result.outcome == "succeeded":
+            output = tick.state.value(result.output, result.output_ref)
+            step = _step(node)
+            if step.repeat is None or tick.state.closing is not None:
+                succeed(tick, node, "success", output)
+            else:
+                _after_round(tick, node, step, output)
+        elif result.outcome == "cancelled" and tick.state.closing is not None:
+            tick.emit(NodeSettled(node=node.ref, status="cancelled"))
+        else:
+            error = result.error or ErrorInfo(type="Cancelled", message="the handler stopped without being asked to")
+            _after_failure(tick, node, error)
+
+    def on_timer(self, tick: Tick, node: ProgramNode) -> None:
+        """The pause before a retry or before the next round is over."""
+        state = tick.node_state(node)
+        if state.waiting == "repeat":
+            try:
+                _dispatch_round(tick, node, iteration=state.iteration + 1)
+            except ExpressionError as error:
+                fail(tick, node, expression_failure(error))
+        else:
+            _dispatch(tick, node, state.task, attempt=state.attempt + 1, iteration=state.iteration)
+
+
+def _step(node: ProgramNode) -> TaskStep:
+    assert isinstance(node.step, TaskStep)
+    return node.step
+
+
+def _dispatch_round(tick: Tick, node: ProgramNode, *, iteration: int) -> None:
+    step = _step(node)
+    task: JsonValue = step.task
+    if step.tasks:
+        task = node.templates["task"].render(tick.activation)
+        if task not in step.tasks:
+            allowed = ", ".join(step.tasks)
+            message = f"step {node.ref}: {task!r} is not among its `tasks` ({allowed})"
+            fail(tick, node, ErrorInfo(type="TaskNotAllowed", message=message, retryable=False))
+            return
+    _dispatch(tick, node, str(task), attempt=1, iteration=iteration)
+
+
+def _dispatch(tick: Tick, node: ProgramNode, task: str, *, attempt: int, iteration: int) -> None:
+    inline, ref = None, None
+    if attempt == 1 and node.input is not None:
+        inline, ref = tick.keep(node.input.render(tick.activation), f"input of step {node.ref}")
+    tick.emit(
+        AttemptDispatched(
+            node=node.ref,
+            generation=tick.node_state(node).generation + 1,
+            task=task,
+            input=inline,
+            input_ref=ref,
+            queue=_step(node).queue,
+            attempt=attempt,
+            iteration=iteration,
+        )
+    )
+    tick.dispatched.append(node.ref)
+
+
+def _after_round(tick: Tick, node: ProgramNode, step: TaskStep, output: JsonValue) -> None:
+    repeat = step.repeat
+    assert repeat is not None
+    state = tick.node_state(node)
+    try:
+        is_done = node.expressions["repeat.until"].evaluate_boolean(
+            tick.activation.with_own(own_values(tick, node, output, None))
+        )
+    except ExpressionError as error:
+        fail(tick, node, expression_failure(error))
+        return
+    rounds = state.iteration + 1
+    if is_done or (rounds >= repeat.max and repeat.on_max == "continue"):
+        succeed(tick, node, "success", output)
+    elif rounds >= repeat.max:
+        message = f"step {node.ref}: `until` did not hold after {rounds} rounds"
+        fail(tick, node, ErrorInfo(type="RepeatExhausted", message=message, retryable=False))
+    elif repeat.every_ms > 0:
+        tick.emit(NodeParked(node=node.ref, waiting="repeat", until_us=tick.now_us + repeat.every_ms * 1_000))
+    else:
+        try:
+            _dispatch_round(tick, node, iteration=rounds)
+        except ExpressionError as error:
+            fail(tick, node, expression_failure(error))
+
+
+def _after_failure(tick: Tick, node: ProgramNode, error: ErrorInfo) -> None:
+    step, state = _step(node), tick.node_state(node)
+    if tick.state.closing is not None and not node.is_defer:
+        fail(tick, node, error)
+        return
+    delay_ms = retry_delay_ms(
+        step.retry,
+        error,
+        attempt=state.attempt,
+        elapsed_ms=(tick.now_us - state.round_started_at_us) // 1_000,
+        total_ms=step.timeout.total_ms,
+        run_id=tick.state.run_id,
+        node=node.ref,
+        generation=state.generation,
+    )
+    if delay_ms is None:
+        fail(tick, node, error)
+    elif delay_ms > 0:
+        tick.emit(NodeParked(node=node.ref, waiting="retry", until_us=tick.now_us + delay_ms * 1_000))
+    else:
+        _dispatch(tick, node, state.task, attempt=state.attempt + 1, iteration=state.iteration)

@@ -1,0 +1,111 @@
+"""The sweeper: what repairs a lost wakeup, and what a host does at intervals.
+
+Notifications are hints, polling is the guarantee: whatever waits for a run in the database (a control, a result that
+could not ride in a tick, an overdue timer, a start from elsewhere) is found here within `SWEEP_S`. The number of queries
+does not depend on the number of runs.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from ductor.actors.engine import Engine
+from ductor.journal.clock import SystemClock
+from ductor.journal.errors import StoreUnavailableError
+from ductor.journal.store import HostRecord
+
+SWEEP_S = 0.5
+"""Between two sweeps."""
+
+HEARTBEAT_S = 5.0
+"""Between two heartbeats of a host."""
+
+HOST_ALIVE_MS = 20_000
+"""A host whose heartbeat is older is gone: its runs are taken over."""
+
+MAX_RUNS_PER_SWEEP = 1_000
+RECOVERY_PAGE = 1_000
+"""Runs woken in one go; the next page follows when these have been told."""
+
+TIMER_SLACK_US = 250_000
+"""Timers of this host's own runs fire by themselves; the sweeper takes those overdue by more than this."""
+
+_log = logging.getLogger(__name__)
+
+
+class Sweeper:
+    """Sweeps, beats, and takes over from hosts that are gone."""
+
+    def __init__(self, engine: Engine, record: HostRecord) -> None:
+        self._engine = engine
+        self._record = record
+        self._others: frozenset[str] = frozenset()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Register the host, recover what was left running, begin to sweep."""
+        await self.beat()
+        self._engine.reissues_attempts = not self._others
+        await self.recover()
+        self._tasks = [asyncio.create_task(self._every(SWEEP_S, self.sweep))]
+        self._tasks.append(asyncio.create_task(self._every(HEARTBEAT_S, self._beat_and_take_over)))
+
+    async def stop(self) -> None:
+        """Stop sweeping and beating."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def leave(self) -> None:
+        """Tell other hosts that this one is gone in order."""
+        await self._engine.store.leave(self._record.host_id)
+
+    async def sweep(self) -> None:
+        """Wake every run that something waits for."""
+        now_us = self._engine.clock.now_us() - TIMER_SLACK_US
+        for run_id in await self._engine.store.runs_to_wake(now_us, MAX_RUNS_PER_SWEEP):
+            self._engine.wake(run_id)
+        self._engine.passivate_idle()
+
+    async def recover(self) -> None:
+        """Wake every run that may have been left in the middle of something."""
+        last: str | None = None
+        while True:
+            page = await self._engine.store.runs_to_recover(last, RECOVERY_PAGE)
+            for run_id in page:
+                self._engine.wake(run_id)
+            if len(page) < RECOVERY_PAGE:
+                return
+            last = page[-1]
+            await asyncio.sleep(0)
+
+    async def beat(self) -> None:
+        """Renew this host's heartbeat, correct its clock, and see who else is alive."""
+        engine = self._engine
+        tasks = tuple(engine.pool.task_names())
+        await engine.store.beat(msgspec.structs.replace(self._record, tasks=tasks))
+        if isinstance(engine.clock, SystemClock):
+            sent_at_us = engine.clock.uncorrected_us()
+            database_now_us = await engine.store.now_us()
+            engine.clock.synchronise(database_now_us, sent_at_us, engine.clock.uncorrected_us())
+        alive = await engine.store.hosts(alive_within_ms=HOST_ALIVE_MS)
+        self._others = frozenset(host.host_id for host in alive) - {self._record.host_id}
+
+    async def _beat_and_take_over(self) -> None:
+        before = self._others
+        await self.beat()
+        if before - self._others:
+            _log.warning("taking over from %s", ", ".join(sorted(before - self._others)))
+            self._engine.reissues_attempts = True
+            await self.recover()
+
+    async def _every(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                await work()
+            except StoreUnavailableError as error:
+                _log.warning("%s", error)

@@ -1,0 +1,63 @@
+"""Phase 3, and the control that precedes phase 1: what the outside world and the clock want of the run."""
+
+from ductor.actors.steps import BEHAVIOURS
+from ductor.actors.tick.closing import begin_closing, close_open_nodes, terminate
+from ductor.actors.tick.working import Tick
+from ductor.journal.events import GRACE_TIMER, RUN_TIMEOUT_TIMER, ControlReceived, EndStatus, ErrorInfo, TimerFired
+
+MAX_TIMERS_PER_TICK = 256
+"""Due timers fired in one tick at most; the rest follow in the next one."""
+
+
+def apply_control(tick: Tick, control: ControlReceived) -> str:
+    """Carry out one control. Returns why it is refused, empty when it is applied."""
+    if tick.state.is_terminal:
+        return f"the run has ended as {tick.state.status}"
+    by = f" by {control.by}" if control.by else ""
+    reason = control.arguments.get("reason")
+    why = f"{control.kind} requested{by}" + (f": {reason}" if isinstance(reason, str) and reason else "")
+    if control.kind == "cancel":
+        tick.emit(control)
+        begin_closing(
+            tick, "cancelled", error=ErrorInfo(type="RunCancelled", message=why, retryable=False), reason=why
+        )
+        return ""
+    if control.kind == "terminate":
+        tick.emit(control)
+        terminate(tick, why)
+        return ""
+    return f"{control.kind} is not something this version of ductor can do to a run"
+
+
+def fire_due_timers(tick: Tick) -> None:
+    """Fire what is due at the tick's time, in the order of the deadlines."""
+    timers = tick.state.timers
+    for _ in range(MAX_TIMERS_PER_TICK):
+        earliest = timers.earliest()
+        if earliest is None or earliest[0] > tick.now_us:
+            return
+        due_at_us, key = earliest
+        fire_timer(tick, TimerFired(key=key, due_at_us=due_at_us))
+
+
+def fire_timer(tick: Tick, timer: TimerFired) -> None:
+    """Fire one timer, if it is still armed for that moment."""
+    if tick.state.is_terminal or tick.state.timers.due.get(timer.key) != timer.due_at_us:
+        return
+    tick.emit(timer)
+    if timer.key == RUN_TIMEOUT_TIMER:
+        _run_timed_out(tick)
+    elif timer.key == GRACE_TIMER:
+        close_open_nodes(tick)
+    else:
+        node = tick.program.nodes[timer.key]
+        BEHAVIOURS[node.step.type_name].on_timer(tick, node)
+
+
+def _run_timed_out(tick: Tick) -> None:
+    manifest = tick.program.manifest
+    message = f"the run did not end within {manifest.timeout_ms} ms"
+    status: EndStatus = "cancelled" if manifest.on_timeout == "cancel" else "failed"
+    begin_closing(
+        tick, status, error=ErrorInfo(type="RunTimeout", message=message, retryable=False), reason=message
+    )

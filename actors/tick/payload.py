@@ -1,0 +1,28 @@
+"""What a tick gives: events to commit, and what is to happen once they are committed."""
+
+import msgspec
+
+from ductor.actors.tick.working import Withdrawal
+from ductor.journal.events import AnyEvent, AttemptFinished
+from ductor.journal.store import ControlDisposition, Payload
+
+
+class TickPayload(msgspec.Struct, kw_only=True):
+    """The outcome of one tick. Without `events` there is no row to commit.
+
+    Attributes:
+        dispatched: refs of the nodes whose current attempt goes to a worker after the commit.
+        withdrawn: attempts that are told to stop after the commit.
+        payloads: large values named by the events.
+        superseded: results that were not applied.
+        control: what became of the control this tick took up.
+        is_limited: the tick stopped at its limits; another one follows at once.
+    """
+
+    events: list[AnyEvent]
+    dispatched: list[str]
+    withdrawn: list[Withdrawal]
+    payloads: list[Payload]
+    superseded: list[AttemptFinished]
+    control: ControlDisposition | None = None
+    is_limited: bool = False

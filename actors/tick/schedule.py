@@ -1,0 +1,87 @@
+"""Phase 4: start what has become runnable, in Kahn order, and see whether the run is done.
+
+A node is looked at each time one of its incoming edges settles, and only then. Its join gives one of three answers:
+run, skip (no edge can lead here any more), or not yet.
+"""
+
+import heapq
+
+from ductor.actors.steps import BEHAVIOURS
+from ductor.actors.tick.closing import advance_closing, complete
+from ductor.actors.tick.settle import expression_failure, fail, skip_by_guard, skip_dead, withdraw
+from ductor.actors.tick.working import Tick
+from ductor.definitions.expressions import ExpressionError
+from ductor.definitions.program import ProgramNode
+from ductor.journal.errors import ValueRefusedError
+from ductor.journal.events import TickLimited
+
+
+def schedule(tick: Tick) -> None:
+    """Start runnable nodes until none is left or the tick is full, and carry a decided end further."""
+    state = tick.state
+    while not state.is_terminal:
+        _drain_agenda(tick)
+        if state.agenda or state.touched:
+            tick.emit(TickLimited())
+            return
+        if state.open_nodes:
+            return
+        if state.closing is None:
+            if not state.nodes:
+                return
+            complete(tick)
+        advance_closing(tick)
+
+
+def join_answer(join: str | int, sources: int, settled: int, taken: int) -> bool | None:
+    """Whether a node with `sources` incoming edges runs (True), is skipped (False) or waits (None)."""
+    if sources == 0:
+        return True
+    if join == "all":
+        return None if settled < sources else taken > 0
+    if join == "every":
+        return False if settled > taken else True if settled == sources else None
+    needed = 1 if join == "any" else int(join)
+    if taken >= needed:
+        return True
+    return False if sources - settled + taken < needed else None
+
+
+def _drain_agenda(tick: Tick) -> None:
+    state, nodes = tick.state, tick.program.nodes
+    agenda = state.agenda
+    while True:
+        while state.touched:
+            ref = state.touched.popleft()
+            heapq.heappush(agenda, (nodes[ref].position, ref))
+        if not agenda or tick.is_full:
+            return
+        _, ref = heapq.heappop(agenda)
+        _look_at(tick, nodes[ref])
+
+
+def _look_at(tick: Tick, node: ProgramNode) -> None:
+    state = tick.node_state(node)
+    if state.status != "pending":
+        return
+    answer = True if node.is_defer else join_answer(node.step.join, node.sources, state.sources_settled, state.sources_taken)
+    if answer is None:
+        return
+    tick.starts += 1
+    if not answer:
+        skip_dead(tick, node)
+        return
+    if node.step.cancel_rest:
+        for ref in sorted(node.ancestors):
+            withdraw(tick, tick.program.nodes[ref])
+    _start(tick, node)
+
+
+def _start(tick: Tick, node: ProgramNode) -> None:
+    try:
+        if node.run_if is not None and not node.run_if.evaluate_boolean(tick.activation):
+            skip_by_guard(tick, node)
+            return
+        BEHAVIOURS[node.step.type_name].start(tick, node)
+    except (ExpressionError, ValueRefusedError) as error:
+        fail(tick, node, expression_failure(error))

@@ -1,0 +1,193 @@
+"""Settling a node: effects, choices, which edges are taken, and what a failure means for the run.
+
+Rules (design of the language, "Edges" and "Settling"):
+- Effects are applied on success, before choices; choices see the patched context. When either fails to evaluate, the
+  node fails without retry and keeps its output.
+- Under the outcome all plain edges and one branch of each choice group are taken, then those under `done`.
+- A failure with `on_error: fail` takes no edge at all, not even `done`, and closes the run as failed.
+- A node skipped by its guard takes `success` and `done` unless `on_skip: stop`; one skipped because no edge led to it,
+  or cancelled, takes none.
+"""
+
+from typing import Literal
+
+from ductor.actors.tick.activation import StateActivation, error_value
+from ductor.actors.tick.closing import begin_closing
+from ductor.actors.tick.working import Tick, Withdrawal
+from ductor.definitions.expressions import ExpressionError
+from ductor.definitions.program import ProgramNode, Route
+from ductor.definitions.values import JsonObject, JsonValue
+from ductor.journal.errors import ValueRefusedError
+from ductor.journal.events import (
+    SETTLED_NODE_STATUSES,
+    CheckpointReached,
+    ContextPatched,
+    ErrorInfo,
+    NodeSettled,
+    PayloadRef,
+)
+
+NO_ROUTE = Route(targets=(), groups=())
+
+
+def expression_failure(error: ExpressionError | ValueRefusedError) -> ErrorInfo:
+    """A failing expression, or a value it made that can't be stored, as the step's error. No retry can mend it."""
+    kind = "ExpressionError" if isinstance(error, ExpressionError) else "ValueRefused"
+    return ErrorInfo(type=kind, message=str(error), retryable=False)
+
+
+def own_values(tick: Tick, node: ProgramNode, output: JsonValue, error: ErrorInfo | None) -> JsonObject:
+    """What a step's own effects, choices and `repeat` see besides the run's variables."""
+    state = tick.node_state(node)
+    return {
+        "output": output,
+        "error": error_value(error),
+        "iteration": state.iteration,
+        "previous": tick.state.value(state.previous, state.previous_ref),
+    }
+
+
+def succeed(
+    tick: Tick,
+    node: ProgramNode,
+    outcome: str,
+    output: JsonValue,
+    *,
+    inline: JsonValue = None,
+    ref: PayloadRef | None = None,
+) -> bool:
+    """The step's work is done. `output` is what its own expressions see; `inline` and `ref` are what the event carries
+    (nothing for worker steps, whose result is in the row already). False when effects or a choice failed to evaluate and
+    the node failed instead."""
+    if tick.state.closing is not None and not node.is_defer:
+        tick.emit(NodeSettled(node=node.ref, status="succeeded", outcome=outcome, output=inline, output_ref=ref))
+        return True
+    try:
+        patch, taken = _effects_and_edges(tick, node, outcome, output)
+    except (ExpressionError, ValueRefusedError) as error:
+        fail(tick, node, expression_failure(error), inline=inline, ref=ref)
+        return False
+    if patch:
+        tick.emit(ContextPatched(node=node.ref, patch=patch))
+    _emit_settled(tick, node, "succeeded", outcome, taken, inline=inline, ref=ref)
+    checkpoint = node.step.checkpoint
+    if checkpoint is not None:
+        tick.emit(CheckpointReached(node=node.ref, checkpoint=checkpoint))
+    for other in node.step.cancels:
+        withdraw(tick, tick.program.nodes[other])
+    return True
+
+
+def fail(
+    tick: Tick, node: ProgramNode, error: ErrorInfo, *, inline: JsonValue = None, ref: PayloadRef | None = None
+) -> None:
+    """The step has failed for good."""
+    if node.is_defer or tick.state.closing is not None:
+        tick.emit(NodeSettled(node=node.ref, status="failed", outcome="error", error=error, output=inline, output_ref=ref))
+        return
+    if node.step.on_error == "fail":
+        _emit_settled(tick, node, "failed", "error", set(), inline=inline, ref=ref, error=error)
+        begin_closing(tick, "failed", error=error, reason=f"step {node.ref} failed")
+        return
+    try:
+        taken = _edges(node, "error", _own_for_choices(tick, node, "error", error))
+    except ExpressionError as broken:
+        broken_error = expression_failure(broken)
+        _emit_settled(tick, node, "failed", "error", set(), inline=inline, ref=ref, error=broken_error)
+        begin_closing(tick, "failed", error=broken_error, reason=f"a choice of step {node.ref} failed")
+        return
+    _emit_settled(tick, node, "failed", "error", taken, inline=inline, ref=ref, error=error)
+
+
+def skip_by_guard(tick: Tick, node: ProgramNode) -> None:
+    """The guard `run_if` was false: the step does nothing, the path goes on."""
+    taken: set[str] = set()
+    if node.step.on_skip == "continue":
+        try:
+            taken = _edges(node, "success", _own_for_choices(tick, node, "success", None))
+        except ExpressionError as error:
+            fail(tick, node, expression_failure(error))
+            return
+    _emit_settled(tick, node, "skipped", "", taken)
+
+
+def skip_dead(tick: Tick, node: ProgramNode) -> None:
+    """No edge can lead here any more: neither can one lead on from here."""
+    _emit_settled(tick, node, "skipped", "", set())
+
+
+def withdraw(tick: Tick, node: ProgramNode) -> None:
+    """Cancel a node that has not settled yet: an attempt in flight is told to stop, and its result no longer counts."""
+    state = tick.node_state(node)
+    if state.status in SETTLED_NODE_STATUSES:
+        return
+    if state.status == "running":
+        tick.withdrawn.append(Withdrawal(node.ref, state.generation))
+    _emit_settled(tick, node, "cancelled", "", set())
+
+
+def _effects_and_edges(tick: Tick, node: ProgramNode, outcome: str, output: JsonValue) -> tuple[JsonObject, set[str]]:
+    has_choices = _has_choices(node, outcome)
+    if not node.effects and not has_choices:
+        return {}, _edges(node, outcome, tick.activation)
+    own = own_values(tick, node, output, None)
+    activation = tick.activation.with_own(own)
+    patch: JsonObject = {}
+    if node.effects:
+        for key, template in node.effects.items():
+            patch[key] = tick.keep_inline(template.render(activation), f"effect {key} of step {node.ref}")
+        if has_choices:
+            activation = tick.activation.with_own({**own, "context": {**tick.state.context, **patch}})
+    return patch, _edges(node, outcome, activation)
+
+
+def _has_choices(node: ProgramNode, outcome: str) -> bool:
+    return bool(node.routes.get(outcome, NO_ROUTE).groups or node.routes.get("done", NO_ROUTE).groups)
+
+
+def _edges(node: ProgramNode, outcome: str, activation: StateActivation) -> set[str]:
+    taken: set[str] = set()
+    for key in (outcome, "done"):
+        route = node.routes.get(key)
+        if route is None:
+            continue
+        taken.update(route.targets)
+        for group in route.groups:
+            for when, target in group.branches:
+                if when is None or when.evaluate_boolean(activation):
+                    taken.add(target)
+                    break
+    return taken
+
+
+def _own_for_choices(tick: Tick, node: ProgramNode, outcome: str, error: ErrorInfo | None) -> StateActivation:
+    if not _has_choices(node, outcome):
+        return tick.activation
+    return tick.activation.with_own(own_values(tick, node, None, error))
+
+
+def _emit_settled(
+    tick: Tick,
+    node: ProgramNode,
+    status: Literal["succeeded", "failed", "skipped", "cancelled"],
+    outcome: str,
+    taken: set[str],
+    *,
+    inline: JsonValue = None,
+    ref: PayloadRef | None = None,
+    error: ErrorInfo | None = None,
+) -> None:
+    # a worker step's error stands in its attempt_finished event already
+    known = tick.node_state(node).error
+    tick.emit(
+        NodeSettled(
+            node=node.ref,
+            status=status,
+            outcome=outcome,
+            output=inline,
+            output_ref=ref,
+            error=None if error is known else error,
+            taken=tuple(target for target in node.targets if target in taken),
+            untaken=tuple(target for target in node.targets if target not in taken),
+        )
+    )

@@ -1,0 +1,89 @@
+"""The working state of one tick: where its phases read, and what they add to.
+
+Every decision is an event, applied to the state in the moment it is made (`emit`), so the phases that follow see it and
+the state needs no second way to change. The row begins with its first event: a tick that decides nothing leaves the
+state untouched.
+"""
+
+import msgspec
+
+from ductor.actors.tick.activation import StateActivation
+from ductor.definitions.program import Program, ProgramNode
+from ductor.definitions.values import JsonValue
+from ductor.journal.codec import checked_value, encode_value, stored_value
+from ductor.journal.errors import ValueRefusedError
+from ductor.journal.events import AnyEvent, PayloadRef
+from ductor.journal.fold import apply_event, begin_row
+from ductor.journal.state import NodeState, RunState
+from ductor.journal.store import Payload
+
+MAX_STARTS_PER_TICK = 256
+"""Steps started in one tick at most; the rest follow in the next one."""
+
+MAX_EVENT_BYTES_PER_TICK = 1 << 20
+"""Inline values in the events of one tick at most, in bytes of JSON."""
+
+MAX_CONTEXT_VALUE_BYTES = 256 << 10
+"""One value of the run context at most: the context is part of the state and of each snapshot."""
+
+CANCEL_GRACE_MS = 10_000
+"""How long attempts in flight may take to stop when their run is closing."""
+
+
+class Withdrawal(msgspec.Struct, frozen=True):
+    """An attempt that is to stop: told to its worker after the commit."""
+
+    node: str
+    generation: int
+
+
+class Tick:
+    """One tick in the making."""
+
+    __slots__ = ("activation", "dispatched", "events", "now_us", "payloads", "program", "starts", "state", "value_bytes", "withdrawn")
+
+    def __init__(self, program: Program, state: RunState, now_us: int) -> None:
+        self.program = program
+        self.state = state
+        self.now_us = now_us
+        self.activation = StateActivation(program, state, now_us)
+        self.events: list[AnyEvent] = []
+        self.dispatched: list[str] = []
+        self.withdrawn: list[Withdrawal] = []
+        self.payloads: list[Payload] = []
+        self.starts = 0
+        self.value_bytes = 0
+
+    def emit(self, event: AnyEvent) -> None:
+        """Decide: the event joins the row and changes the state."""
+        if not self.events:
+            begin_row(self.state, self.state.version + 1, self.now_us)
+        self.events.append(event)
+        apply_event(self.state, event)
+
+    def node_state(self, node: ProgramNode) -> NodeState:
+        """The state of a node of the program."""
+        return self.state.node(node.ref)
+
+    def keep(self, value: JsonValue, what: str) -> tuple[JsonValue, PayloadRef | None]:
+        """Make a value fit for an event: inline, or by reference when it is large. Raises ValueRefusedError."""
+        stored = stored_value(checked_value(value, what), what)
+        if stored.payload is not None and stored.ref is not None:
+            self.payloads.append(stored.payload)
+            self.state.payloads[stored.ref.hash] = value
+        else:
+            self.value_bytes += stored.size_bytes
+        return stored.inline, stored.ref
+
+    def keep_inline(self, value: JsonValue, what: str) -> JsonValue:
+        """Make a value fit for the run context, which is held whole. Raises ValueRefusedError."""
+        size_bytes = len(encode_value(checked_value(value, what)))
+        if size_bytes > MAX_CONTEXT_VALUE_BYTES:
+            raise ValueRefusedError(what, "", f"{size_bytes} bytes are more than a context value may have ({MAX_CONTEXT_VALUE_BYTES})")
+        self.value_bytes += size_bytes
+        return value
+
+    @property
+    def is_full(self) -> bool:
+        """Whether this tick has done as much as one tick may."""
+        return self.starts >= MAX_STARTS_PER_TICK or self.value_bytes >= MAX_EVENT_BYTES_PER_TICK

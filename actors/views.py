@@ -1,0 +1,148 @@
+"""What people are told about runs: views made of the journal, never of a live actor."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ductor.definitions.manifest import CompiledManifest
+from ductor.definitions.values import JsonObject, JsonValue
+from ductor.journal.events import AnyEvent, ErrorInfo, RunStatus
+from ductor.journal.state import NodeState, RunState
+from ductor.journal.store import Head
+
+
+class Started(msgspec.Struct, frozen=True):
+    """A start's answer. `is_new` is False where the start key already had a run."""
+
+    run_id: str
+    is_new: bool
+
+
+class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of a journal."""
+
+    version: int
+    at_us: int
+    hash: str
+    events: tuple[AnyEvent, ...]
+
+
+class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended."""
+
+    run_id: str
+    status: RunStatus
+    output: JsonValue = None
+    error: ErrorInfo | None = None
+
+
+class StepView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step of a run.
+
+    Attributes:
+        attempts: dispatched so far, over all rounds.
+        waiting: what a parked step waits for, and until when at most.
+        task: the handler of the attempt in flight.
+        dispatched_at_us: when that attempt was dispatched.
+    """
+
+    ref: str
+    type: str
+    status: str
+    outcome: str = ""
+    attempts: int = 0
+    iteration: int = 0
+    waiting: str = ""
+    until_us: int | None = None
+    task: str = ""
+    dispatched_at_us: int = 0
+    output: JsonValue = None
+    error: ErrorInfo | None = None
+    is_defer: bool = False
+
+
+class RunView(msgspec.Struct, frozen=True, kw_only=True):
+    """One run as it stands after `version` rows of its journal. `reason` says why it is closing, when it is."""
+
+    run_id: str
+    tenant: str
+    definition: str
+    definition_version: str
+    manifest_hash: str
+    version: int
+    status: RunStatus
+    key: str | None
+    trigger: JsonValue
+    context: JsonObject
+    search_attributes: JsonObject
+    started_at_us: int
+    updated_at_us: int
+    ended_at_us: int | None
+    output: JsonValue
+    error: ErrorInfo | None
+    reason: str
+    steps: tuple[StepView, ...]
+
+
+def outcome_of(state: RunState) -> RunOutcome:
+    """How a run that has ended did so."""
+    return RunOutcome(
+        run_id=state.run_id,
+        status=state.status,
+        output=state.value(state.output, state.output_ref),
+        error=state.error,
+    )
+
+
+def run_view(head: Head, state: RunState, manifest: CompiledManifest) -> RunView:
+    """Make a view of a folded state."""
+    steps = [_step_view(state, step.ref, step.type_name, is_defer=False) for step in manifest.steps]
+    steps += [_step_view(state, step.ref, step.type_name, is_defer=True) for step in manifest.defer]
+    return RunView(
+        run_id=state.run_id,
+        tenant=state.tenant,
+        definition=state.definition,
+        definition_version=manifest.version,
+        manifest_hash=state.manifest_hash,
+        version=state.version,
+        status=state.status,
+        key=state.key,
+        trigger=state.value(state.trigger, state.trigger_ref),
+        context=state.context,
+        search_attributes=state.search_attributes,
+        started_at_us=state.started_at_us,
+        updated_at_us=max(state.at_us, head.updated_at_us),
+        ended_at_us=state.ended_at_us or None,
+        output=state.value(state.output, state.output_ref),
+        error=state.error,
+        reason=state.closing.reason if state.closing is not None else "",
+        steps=tuple(steps),
+    )
+
+
+def _step_view(state: RunState, ref: str, type_name: str, *, is_defer: bool) -> StepView:
+    node = state.nodes.get(ref) or NodeState()
+    status: str = node.status
+    if state.is_terminal and status == "pending":
+        status = "cancelled"  # the run ended before it came to this step
+    succeeded = status == "succeeded"
+    return StepView(
+        ref=ref,
+        type=type_name,
+        status=status,
+        outcome=node.outcome,
+        attempts=node.generation,
+        iteration=node.iteration,
+        waiting=node.waiting or "",
+        until_us=node.until_us,
+        task=node.task if status in ("running", "waiting") else "",
+        dispatched_at_us=node.dispatched_at_us if status == "running" else 0,
+        output=state.value(node.output, node.output_ref) if succeeded else None,
+        error=node.error,
+        is_defer=is_defer,
+    )
+
+
+def statuses(steps: Sequence[StepView]) -> dict[str, str]:
+    """Status by ref."""
+    return {step.ref: step.status for step in steps}
