@@ -10,8 +10,8 @@ No reader scans all runs but `heads`, which passes over the runs that its filter
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice, takewhile, zip_longest
 
 import msgspec
 
@@ -68,7 +68,8 @@ class MemoryStore:
         self._recoverable: SortedItems[str] = SortedItems()
         self._pending: SortedItems[str] = SortedItems()
         self._due: SortedItems[tuple[int, str]] = SortedItems()
-        self._with_inputs: dict[str, None] = {}
+        self._with_controls: dict[str, None] = {}
+        self._with_attempts: dict[str, None] = {}
         self._start_keys: dict[tuple[str, str, str], str] = {}
         self._definitions = DefinitionRows()
         self._hosts: dict[str, HostRecord] = {}
@@ -110,11 +111,15 @@ class MemoryStore:
         if poison is not None:
             return Refused(poison)
         run = self._runs.get(commit.run_id)
-        if run is not None and commit.version and run.commit_id(commit.version) == commit.commit_id:
+        if run is not None and run.commit_id(commit.version) == commit.commit_id:
             return Appended(commit.version)  # sent again: its first answer was lost
         if commit.start is not None:
             return self._write_start(commit, commit.start.key)
-        if run is None or commit.version not in {0, run.version + 1}:
+        if commit.version == 0:
+            if run is not None:
+                self._apply(run, commit)
+            return Appended(0)
+        if run is None or commit.version != run.version + 1:
             return Conflict(commit.run_id, commit.version)
         self._apply(run, commit)
         return Appended(commit.version)
@@ -152,10 +157,14 @@ class MemoryStore:
         (self._recoverable.add if status in {"pending", "running"} else self._recoverable.discard)(run_id)
 
     def _index_inputs(self, run_id: str, run: RunRows) -> None:
-        if run.waiting_controls or run.waiting_attempts:
-            self._with_inputs[run_id] = None
-        else:
-            self._with_inputs.pop(run_id, None)
+        for waiting, run_ids in (
+            (run.waiting_controls, self._with_controls),
+            (run.waiting_attempts, self._with_attempts),
+        ):
+            if waiting:
+                run_ids[run_id] = None
+            else:
+                run_ids.pop(run_id, None)
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
@@ -186,7 +195,7 @@ class MemoryStore:
         run = self._run(run_id)
         return [] if run is None else run.transitions[after_version : after_version + limit]
 
-    async def payload(self, run_id: str, hash: str) -> bytes | None:  # noqa: A002 - the protocol's name
+    async def payload(self, run_id: str, hash: str) -> bytes | None:
         """A large value's JSON text."""
         run = self._run(run_id)
         return None if run is None else run.payloads.get(hash)
@@ -194,11 +203,8 @@ class MemoryStore:
     async def save_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot; an older one of the run is replaced."""
         run = self._run(snapshot.run_id)
-        if run is None:
-            return
-        kept = run.snapshot
-        if kept is None or (kept.fold_revision, kept.version) < (snapshot.fold_revision, snapshot.version):
-            run.snapshot = snapshot
+        if run is not None:
+            run.add_snapshot(snapshot)
 
     # --- inputs -------------------------------------------------------------------------------------------------------
 
@@ -277,22 +283,18 @@ class MemoryStore:
         return list(islice(self._recoverable.ascending(after_run_id), limit))
 
     async def runs_to_wake(self, now_us: int, limit: int) -> Sequence[str]:
-        """Ids of runs that something waits for: overdue timers first, then inputs, then `pending` runs."""
+        """Ids of runs that something waits for. Each cause gets its turn: the oldest of every cause, then the next."""
         self._check_open()
-        found: dict[str, None] = {}
-        for run_id in self._waking(now_us):
-            if len(found) >= limit:
-                break
-            found[run_id] = None
-        return list(found)
-
-    def _waking(self, now_us: int) -> Iterator[str]:
-        for due_at_us, run_id in self._due.ascending():
-            if due_at_us > now_us:
-                break
-            yield run_id
-        yield from self._with_inputs
-        yield from self._pending.ascending()
+        overdue = takewhile(lambda due: due[0] <= now_us, self._due.ascending())
+        causes = (
+            (run_id for _, run_id in overdue),
+            self._with_controls,
+            self._with_attempts,
+            self._pending.ascending(),
+        )
+        turns = zip_longest(*(islice(cause, limit) for cause in causes))
+        distinct = dict.fromkeys(run_id for turn in turns for run_id in turn if run_id is not None)
+        return list(distinct)[:limit]
 
     async def next_due_us(self) -> int | None:
         """The earliest timer of all runs."""

@@ -48,7 +48,7 @@ class DefinitionRows:
         """Published definitions, newest first, without manifest and source text."""
         rows = (self._by_name[owner, name][manifest_hash] for owner, name, manifest_hash in reversed(self._order))
         return [
-            msgspec.structs.replace(row, manifest=b"", source="")
+            msgspec.structs.replace(row, manifest=b"", source="", places=b"{}")
             for row in rows
             if row.is_published and tenant in {None, row.tenant}
         ]

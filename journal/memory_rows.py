@@ -43,7 +43,7 @@ class RunRows:
         self.search_attributes = _ENCODER.encode(start.search_attributes)
         self.transitions: list[Transition] = []
         self.payloads: dict[str, bytes] = {}
-        self.snapshot: Snapshot | None = None
+        self.snapshots: dict[int, Snapshot] = {}
         self.due_at_us: int | None = None
         self.controls: dict[str, bytes] = {}
         self.waiting_controls: dict[str, None] = {}
@@ -80,9 +80,7 @@ class RunRows:
 
     def load(self) -> LoadedRun:
         """All that a cold coordinator needs."""
-        snapshot = self.snapshot
-        if snapshot is not None and snapshot.fold_revision != FOLD_REVISION:
-            snapshot = None
+        snapshot = self.snapshots.get(FOLD_REVISION)
         return LoadedRun(
             head=self.read_head(),
             snapshot=snapshot,
@@ -148,6 +146,12 @@ class RunRows:
         if not row.disposition:
             self.waiting_attempts[key] = None
         return True
+
+    def add_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot unless there is one of its revision that is as new."""
+        kept = self.snapshots.get(snapshot.fold_revision)
+        if kept is None or kept.version < snapshot.version:
+            self.snapshots[snapshot.fold_revision] = snapshot
 
     def add_payloads(self, payloads: Sequence[Payload]) -> None:
         """Store large values; one that is there stays."""
