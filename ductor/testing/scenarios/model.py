@@ -1,0 +1,113 @@
+"""What a scenario file says, in normal form: durations are whole milliseconds, expressions are compiled."""
+
+from typing import Final, Literal
+
+import msgspec
+
+from ductor.definitions.errors import DuctorError, Place, Problem
+from ductor.definitions.expressions import Expression, Template
+from ductor.definitions.values import JsonObject, JsonValue
+
+LIMIT_MS: Final = 400 * 24 * 3_600 * 1_000
+"""How long a scenario may last in virtual time unless it says otherwise: a little over a year."""
+
+ExpectedStatus = Literal["completed", "failed", "cancelled", "terminated", "running", "waiting", "pending"]
+
+
+class ScenarioFileError(DuctorError):
+    """A scenario file can't be used; `problems` names everything that is wrong with it, in document order."""
+
+    code = "invalid_scenario_file"
+
+    def __init__(self, file: str, problems: tuple[Problem, ...]) -> None:
+        self.file = file
+        self.problems = problems
+        count = len(problems)
+        lines = "".join(f"\n  {problem}" for problem in problems)
+        super().__init__(f"{file} has {count} problem{'s' if count != 1 else ''}:{lines}")
+
+
+class Raised(msgspec.Struct, frozen=True, kw_only=True):
+    """The error that an answer raises. `message` and `details` are templates, compiled."""
+
+    type: str
+    message: Template
+    details: Template
+    retryable: bool = True
+    retry_after_ms: int | None = None
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """One way in which a handler may answer: the first whose `when` holds does, after `takes_ms`."""
+
+    place: Place
+    when: Expression | None = None
+    takes_ms: int = 0
+    returns: Template | None = None
+    raises: Raised | None = None
+
+
+class Send(msgspec.Struct, frozen=True, kw_only=True):
+    """A request sent to the run `at_ms` after its start. `refused`: the engine must refuse it."""
+
+    place: Place
+    at_ms: int
+    control: Literal["cancel", "terminate"]
+    request_id: str | None = None
+    by: str = ""
+    refused: bool = False
+
+
+class Expectation(msgspec.Struct, frozen=True, kw_only=True):
+    """What must come out; what is UNSET is not compared.
+
+    Attributes:
+        error: the type of the run's error; None means that there is none.
+        duration_ms: from the start to the end, in virtual time, exact.
+        steps: status by ref.
+        calls: by handler; a redelivery of the same attempt counts once.
+        compensations: handlers, in order.
+    """
+
+    status: ExpectedStatus | msgspec.UnsetType = msgspec.UNSET
+    output: JsonValue | msgspec.UnsetType = msgspec.UNSET
+    error: str | None | msgspec.UnsetType = msgspec.UNSET
+    duration_ms: int | msgspec.UnsetType = msgspec.UNSET
+    steps: dict[str, str] = {}
+    calls: dict[str, int] = {}
+    context: JsonObject | msgspec.UnsetType = msgspec.UNSET
+    compensations: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """One story: a run that is started, answered, sent to, and compared.
+
+    Attributes:
+        handlers: answers by handler, before those of the file.
+        limit_ms: virtual time after which it is stopped.
+    """
+
+    place: Place
+    name: str
+    start: str
+    input: JsonValue = None
+    key: str | None = None
+    version: str | None = None
+    handlers: dict[str, tuple[Answer, ...]] = {}
+    send: tuple[Send, ...] = ()
+    expect: Expectation = Expectation()
+    limit_ms: int = LIMIT_MS
+
+
+class ScenarioFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of scenarios.
+
+    Attributes:
+        definitions: each a path relative to the file, or a whole definition.
+        handlers: answers by handler.
+    """
+
+    file: str
+    definitions: tuple[str | JsonObject, ...]
+    handlers: dict[str, tuple[Answer, ...]]
+    scenarios: tuple[Scenario, ...]
