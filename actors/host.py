@@ -48,10 +48,14 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         engine: its limits.
         drain_ms: how long `stop` lets attempts finish.
+        sweep_ms: between two looks at what waits in the database; a wakeup that was lost is repaired within this.
+        heartbeat_ms: between two signs of life of this host.
     """
 
     engine: EngineOptions = EngineOptions()
     drain_ms: int = 30_000
+    sweep_ms: int = 500
+    heartbeat_ms: int = 5_000
 
 
 class HostHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +114,7 @@ class EngineHost(Client):
         )
         now_us = self.clock.now_us()
         record = HostRecord(host_id=self.host_id, started_at_us=now_us, heartbeat_at_us=now_us)
-        sweeper = Sweeper(engine, record)
+        sweeper = Sweeper(engine, record, sweep_ms=self.options.sweep_ms, heartbeat_ms=self.options.heartbeat_ms)
         self._engine, self._sweeper = engine, sweeper
         await self._bury_dead_neighbours()
         await sweeper.start()

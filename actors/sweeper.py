@@ -1,7 +1,7 @@
 """The sweeper: what repairs a lost wakeup, and what a host does at intervals.
 
 Notifications are hints, polling is the guarantee: whatever waits for a run in the database (a control, a result that
-could not ride in a tick, an overdue timer, a start from elsewhere) is found here within `SWEEP_S`. The number of queries
+could not ride in a tick, an overdue timer, a start from elsewhere) is found here within one interval. The number of queries
 does not depend on the number of runs.
 """
 
@@ -15,12 +15,6 @@ from ductor.actors.engine import Engine
 from ductor.journal.clock import SystemClock
 from ductor.journal.errors import StoreUnavailableError
 from ductor.journal.store import HostRecord
-
-SWEEP_S = 0.5
-"""Between two sweeps."""
-
-HEARTBEAT_S = 5.0
-"""Between two heartbeats of a host."""
 
 HOST_ALIVE_MS = 20_000
 """A host whose heartbeat is older is gone: its runs are taken over."""
@@ -38,7 +32,8 @@ _log = logging.getLogger(__name__)
 class Sweeper:
     """Sweeps, beats, and takes over from hosts that are gone."""
 
-    def __init__(self, engine: Engine, record: HostRecord) -> None:
+    def __init__(self, engine: Engine, record: HostRecord, *, sweep_ms: int, heartbeat_ms: int) -> None:
+        self._sweep_s, self._heartbeat_s = sweep_ms / 1_000, heartbeat_ms / 1_000
         self._engine = engine
         self._record = record
         self._others: frozenset[str] = frozenset()
@@ -49,8 +44,8 @@ class Sweeper:
         await self.beat()
         self._engine.reissues_attempts = not self._others
         await self.recover()
-        self._tasks = [asyncio.create_task(self._every(SWEEP_S, self.sweep))]
-        self._tasks.append(asyncio.create_task(self._every(HEARTBEAT_S, self._beat_and_take_over)))
+        self._tasks = [asyncio.create_task(self._every(self._sweep_s, self.sweep))]
+        self._tasks.append(asyncio.create_task(self._every(self._heartbeat_s, self._beat_and_take_over)))
 
     async def stop(self) -> None:
         """Stop sweeping and beating."""
