@@ -7,6 +7,7 @@ it (or, with `stop_on_parent_death`, a small watcher ends it). A killed server i
 
 import asyncio
 import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -152,7 +153,7 @@ class EmbeddedPostgres:
                 cluster.stop()
         self._postmaster = None
         if self._watcher is not None:
-            self._watcher.communicate()
+            self._watcher.communicate(b"left")
 
     def _ensure_running(self) -> None:
         cluster = self._cluster
@@ -203,7 +204,7 @@ class EmbeddedPostgres:
 def watch(directory: Path) -> subprocess.Popen[bytes]:
     """Start the watcher that stops the server of `directory` once this process is gone and nobody else uses it."""
     return subprocess.Popen(
-        [sys.executable, "-m", "ductor.journal.embedded.watcher", str(directory)],
+        [sys.executable, "-m", "ductor.journal.embedded.watcher", str(directory), str(os.getpid())],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         start_new_session=True,

@@ -1,18 +1,28 @@
-"""Ends an embedded server after its parent's death: `python -m ductor.journal.embedded.watcher DIRECTORY`.
+"""Ends an embedded server after its parent's death: `python -m ductor.journal.embedded.watcher DIRECTORY PARENT`.
 
-The parent holds the other end of standard input. However it ends, the kernel closes that end and the read below returns.
+The parent holds the other end of standard input. However it ends, the kernel closes that end and the read below returns; a
+parent that left in good order says so by a byte. A dying process loses its files one by one, so its locks count as gone
+only when its children have been handed to another parent.
 """
 
+import os
 import sys
+import time
 from pathlib import Path
 
 from ductor.journal.embedded.cluster import Cluster
 from ductor.journal.embedded.users import Users
 
 
-def main(directory: Path) -> None:
-    """Wait for the parent's end, then stop the server unless somebody else uses it."""
-    sys.stdin.buffer.read()
+PARENT_POLL_S = 0.01
+
+
+def main(directory: Path, parent: int) -> None:
+    """Wait for the end of process `parent`, then stop the server unless somebody else uses it."""
+    if sys.stdin.buffer.read():
+        return
+    while os.getppid() == parent:
+        time.sleep(PARENT_POLL_S)
     if not directory.exists():
         return
     users = Users(directory)
@@ -22,4 +32,4 @@ def main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

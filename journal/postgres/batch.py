@@ -1,0 +1,158 @@
+"""Commits of many runs as the columns of one statement. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ductor.journal.errors import ValueRefusedError
+from ductor.journal.store import Commit
+
+_encode = msgspec.json.Encoder().encode
+
+# column -> values of every commit in the batch; what a column holds is its own type
+Columns = dict[str, list[Any]]
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """What one statement sends: which parts it needs, the columns, and how many journal rows should win."""
+
+    parts: frozenset[str]
+    columns: Columns
+    row_count: int
+
+
+def make_batch(commits: Sequence[Commit]) -> Batch:
+    """The columns of `commits`, which belong to different runs, sorted by primary key.
+
+    Raises ValueRefusedError for bytes that are not UTF-8.
+    """
+    commits = sorted(commits, key=_run_id)
+    rows = [commit for commit in commits if commit.version]
+    columns: Columns = {
+        "row_run_id": [commit.run_id for commit in rows],
+        "row_version": [commit.version for commit in rows],
+        "row_commit_id": [commit.commit_id for commit in rows],
+        "row_at_us": [commit.at_us for commit in rows],
+        "row_events": [_text(commit.events, "events") for commit in rows],
+        "row_hash": [commit.hash for commit in rows],
+    }
+    parts = set()
+    starts = [commit for commit in commits if commit.start is not None]
+    if starts:
+        parts.add("starts")
+        columns |= _starts(starts)
+    heads = [commit for commit in commits if commit.head is not None and commit.start is None]
+    if heads:
+        parts.add("heads")
+        columns |= _heads(heads)
+    timers = [commit for commit in commits if commit.timer is not None]
+    if timers:
+        parts.add("timers")
+        columns |= _timers(timers)
+    for part, fill in (("payloads", _payloads), ("controls", _controls), ("attempts", _attempts)):
+        concerned = [commit for commit in commits if getattr(commit, part)]
+        if concerned:
+            parts.add(part)
+            columns |= fill(concerned)
+    return Batch(frozenset(parts), columns, len(rows))
+
+
+def size_bytes(commit: Commit) -> int:
+    """How much a commit adds to a batch, by its large parts."""
+    return len(commit.events) + sum(len(payload.text) for payload in commit.payloads)
+
+
+def _text(data: bytes, what: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ValueRefusedError(what, "", str(error)) from error
+
+
+def _run_id(commit: Commit) -> str:
+    return commit.run_id
+
+
+def _starts(commits: Sequence[Commit]) -> Columns:
+    starts = [commit.start for commit in commits if commit.start is not None]
+    # a first tick that already changed the head: the row is written once, as it stands after it
+    outcomes = [commit.head or commit.start for commit in commits]
+    return {
+        "start_run_id": [commit.run_id for commit in commits],
+        "start_tenant": [start.tenant for start in starts],
+        "start_definition": [start.definition for start in starts],
+        "start_key": [start.key for start in starts],
+        "start_manifest_hash": [start.manifest_hash for start in starts],
+        "start_status": [outcome.status for outcome in outcomes if outcome is not None],
+        "start_started_at_us": [start.started_at_us for start in starts],
+        "start_updated_at_us": [commit.at_us for commit in commits],
+        "start_ended_at_us": [outcome.ended_at_us for outcome in outcomes if outcome is not None],
+        "start_parent_run_id": [start.parent_run_id for start in starts],
+        "start_root_run_id": [start.root_run_id for start in starts],
+        "start_error_type": [outcome.error_type for outcome in outcomes if outcome is not None],
+        "start_search_attributes": [_encode(start.search_attributes).decode() for start in starts],
+    }
+
+
+def _heads(commits: Sequence[Commit]) -> Columns:
+    heads = [commit.head for commit in commits if commit.head is not None]
+    return {
+        "head_run_id": [commit.run_id for commit in commits],
+        "head_commit_id": [commit.commit_id for commit in commits],
+        "head_status": [head.status for head in heads],
+        "head_ended_at_us": [head.ended_at_us for head in heads],
+        "head_error_type": [head.error_type for head in heads],
+        "head_updated_at_us": [commit.at_us for commit in commits],
+    }
+
+
+def _timers(commits: Sequence[Commit]) -> Columns:
+    return {
+        "timer_run_id": [commit.run_id for commit in commits],
+        "timer_commit_id": [commit.commit_id for commit in commits],
+        "timer_due_at_us": [commit.timer.due_at_us for commit in commits if commit.timer is not None],
+    }
+
+
+def _payloads(commits: Sequence[Commit]) -> Columns:
+    found = sorted(
+        ((commit, payload) for commit in commits for payload in commit.payloads),
+        key=lambda pair: (pair[0].run_id, pair[1].hash),
+    )
+    return {
+        "payload_run_id": [commit.run_id for commit, _ in found],
+        "payload_commit_id": [commit.commit_id for commit, _ in found],
+        "payload_hash": [payload.hash for _, payload in found],
+        "payload_payload": [_text(payload.text, "payload") for _, payload in found],
+    }
+
+
+def _controls(commits: Sequence[Commit]) -> Columns:
+    found = sorted(
+        ((commit, control) for commit in commits for control in commit.controls),
+        key=lambda pair: (pair[0].run_id, pair[1].request_id),
+    )
+    return {
+        "control_run_id": [commit.run_id for commit, _ in found],
+        "control_commit_id": [commit.commit_id if commit.version else None for commit, _ in found],
+        "control_version": [commit.version or None for commit, _ in found],
+        "control_request_id": [control.request_id for _, control in found],
+        "control_disposition": [control.disposition for _, control in found],
+        "control_outcome": [control.outcome for _, control in found],
+    }
+
+
+def _attempts(commits: Sequence[Commit]) -> Columns:
+    found = sorted(
+        ((commit, attempt) for commit in commits for attempt in commit.attempts),
+        key=lambda pair: (pair[0].run_id, pair[1].node, pair[1].generation),
+    )
+    return {
+        "attempt_run_id": [commit.run_id for commit, _ in found],
+        "attempt_commit_id": [commit.commit_id if commit.version else None for commit, _ in found],
+        "attempt_version": [commit.version or None for commit, _ in found],
+        "attempt_node": [attempt.node for _, attempt in found],
+        "attempt_generation": [attempt.generation for _, attempt in found],
+        "attempt_disposition": [attempt.disposition for _, attempt in found],
+    }

@@ -1,0 +1,114 @@
+"""The pool for reads and single writes: queries by name, bounded waiting, retry where repeating is harmless."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+
+from ductor.journal.errors import OverloadedError, StoreUnavailableError, ValueRefusedError
+from ductor.journal.postgres.failures import classify, refused_field, unavailable
+from ductor.journal.postgres.settings import PLANNER_SETTINGS, ConnectionSettings
+from ductor.journal.postgres.statements import QUERIES, Statement
+
+ATTEMPTS = 3
+WAITING_LIMIT = 10_000
+STATEMENT_CACHE_SIZE = 100
+
+
+async def _keep(connection: object) -> None:
+    """Nothing is left in a session that would have to be reset, so the round trip is saved."""
+
+
+class Database:
+    """A pool of connections to one database.
+
+    Every query here may be sent twice: reads, and writes that are idempotent by their key.
+    """
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self._settings = settings
+        self._pool: asyncpg.Pool | None = None
+        self._active = 0
+
+    async def open(self) -> None:
+        """Connect. Raises StoreUnavailableError."""
+        settings = self._settings
+        planner = {"application_name": "ductor", **PLANNER_SETTINGS}
+        try:
+            self._pool = await asyncpg.create_pool(
+                settings.dsn,
+                min_size=1,
+                max_size=settings.pool_size,
+                timeout=settings.connect_timeout_s,
+                command_timeout=settings.command_timeout_s,
+                statement_cache_size=STATEMENT_CACHE_SIZE if settings.prepared_statements else 0,
+                server_settings=None if settings.through_pooler else planner,
+                reset=_keep,
+            )
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise unavailable(error) from error
+
+    async def close(self) -> None:
+        """Disconnect, waiting for queries that run."""
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        try:
+            async with asyncio.timeout(self._settings.connect_timeout_s):
+                await pool.close()
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            pool.terminate()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[asyncpg.Connection]:
+        """A connection inside a transaction. Raises StoreUnavailableError."""
+        pool = self._pool
+        if pool is None:
+            raise StoreUnavailableError("the store is not open")
+        try:
+            async with pool.acquire(timeout=self._settings.command_timeout_s) as connection, connection.transaction():
+                yield connection
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise unavailable(error) from error
+
+    async def fetch(self, query: str, **values: object) -> list[asyncpg.Record]:
+        """The rows of a query.
+
+        Raises StoreUnavailableError, ValueRefusedError for an argument the database refuses, OverloadedError when too
+        many queries wait.
+        """
+        statement = QUERIES[query]
+        if self._active >= WAITING_LIMIT:
+            raise OverloadedError(self._active, WAITING_LIMIT)
+        self._active += 1
+        try:
+            return await self._fetch(query, statement, statement.arguments(values))
+        finally:
+            self._active -= 1
+
+    async def fetch_row(self, query: str, **values: object) -> asyncpg.Record | None:
+        """The first row of a query, or None. Raises as `fetch` does."""
+        rows = await self.fetch(query, **values)
+        return rows[0] if rows else None
+
+    async def _fetch(self, query: str, statement: Statement, arguments: list[object]) -> list[asyncpg.Record]:
+        attempt = 1
+        while True:
+            pool = self._pool
+            if pool is None:
+                raise StoreUnavailableError("the store is not open")
+            try:
+                async with pool.acquire(timeout=self._settings.command_timeout_s) as connection:
+                    if self._settings.through_pooler and not self._settings.prepared_statements:
+                        # an unnamed statement lives in two messages; only a transaction keeps them on one connection
+                        async with connection.transaction():
+                            return await connection.fetch(statement.text, *arguments)
+                    return await connection.fetch(statement.text, *arguments)
+            except Exception as error:
+                failure = classify(error)
+                if failure == "content":
+                    raise ValueRefusedError(query, refused_field(error, statement.parameters), str(error)) from error
+                if attempt >= ATTEMPTS:
+                    raise unavailable(error) from error
+            attempt += 1

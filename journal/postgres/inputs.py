@@ -1,0 +1,91 @@
+"""What comes to a run from outside and is stored before it is absorbed: controls, and results that could not ride."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ductor.journal.codec import checked_key, checked_value
+from ductor.journal.events import TERMINAL_RUN_STATUSES
+from ductor.journal.postgres.database import Database
+from ductor.journal.postgres.reader import decode_attempt, decode_control
+from ductor.journal.postgres.rows import is_run_id
+from ductor.journal.store import AttemptRow, Control, ControlReceipt, Payload
+
+_encode = msgspec.json.Encoder().encode
+_TERMINAL = sorted(TERMINAL_RUN_STATUSES)
+
+
+class Inputs:
+    """Controls and attempt rows."""
+
+    _database: Database
+
+    async def request_control(self, control: Control, *, tenant: str | None = None) -> ControlReceipt | None:
+        """Store a request durably, idempotent by (run_id, request_id). None when the run does not exist (or is another
+        tenant's). A closed run refuses everything but a redrive, and the refusal says so."""
+        checked_key(control.request_id, "request_id")
+        checked_value(control.arguments, "arguments")
+        if not is_run_id(control.run_id):
+            return None
+        row = await self._database.fetch_row(
+            "request_control",
+            run_id=control.run_id,
+            request_id=control.request_id,
+            kind=control.kind,
+            arguments=_text(control.arguments),
+            by=control.by,
+            requested_at_us=control.requested_at_us,
+            tenant=tenant,
+            terminal=_TERMINAL,
+        )
+        if row is None:
+            return None
+        if row["is_accepted"]:
+            return ControlReceipt(request_id=control.request_id, verdict="accepted")
+        if not row["is_present"] and row["status"] in TERMINAL_RUN_STATUSES and control.kind != "redrive":
+            reason = f"the run is closed: {row['status']}"
+            return ControlReceipt(request_id=control.request_id, verdict="refused", reason=reason)
+        # present already, or inserted by somebody else while this statement ran
+        return ControlReceipt(request_id=control.request_id, verdict="duplicate")
+
+    async def control(self, run_id: str, request_id: str) -> Control | None:
+        """A request and what became of it."""
+        if not is_run_id(run_id):
+            return None
+        row = await self._database.fetch_row("control", run_id=run_id, request_id=request_id)
+        return None if row is None else decode_control(row[0])
+
+    async def append_attempt(self, row: AttemptRow, payloads: Sequence[Payload] = ()) -> None:
+        """Store a result that could not ride in a tick; the first row of a (run, node, generation) stays. A run that is
+        gone takes none."""
+        checked_value(row.output, "output")
+        if not is_run_id(row.run_id):
+            return
+        await self._database.fetch(
+            "append_attempt",
+            run_id=row.run_id,
+            node=row.node,
+            generation=row.generation,
+            outcome=row.outcome,
+            output=_text(row.output),
+            output_ref=_text(row.output_ref),
+            error=_text(row.error),
+            worker=row.worker,
+            started_at_us=row.started_at_us,
+            finished_at_us=row.finished_at_us,
+            disposition=row.disposition,
+            payload_hashes=[payload.hash for payload in payloads],
+            payload_bodies=[payload.text.decode() for payload in payloads],
+        )
+
+    async def attempts(self, run_id: str) -> Sequence[AttemptRow]:
+        """Attempt rows of a run with their dispositions, in order of node and generation."""
+        if not is_run_id(run_id):
+            return ()
+        rows = await self._database.fetch("attempts", run_id=run_id)
+        return tuple(decode_attempt(row[0]) for row in rows)
+
+
+def _text(value: object) -> str | None:
+    """JSON text, or None for a value that is not there."""
+    return None if value is None else _encode(value).decode()

@@ -1,0 +1,228 @@
+-- Everything the store asks besides commits. Whole rows come as JSON where a struct mirrors the table.
+
+-- name: load
+-- Kinds: head, snapshot, transition, payload, control, attempt. One statement, so one view of the run.
+WITH wanted AS MATERIALIZED (SELECT DISTINCT run_id FROM unnest(:run_ids::uuid[]) AS w (run_id))
+SELECT 'head' AS kind, r.run_id::text, 0::bigint AS number, NULL::uuid AS commit_id, 0::bigint AS at_us,
+    row_to_json(r)::text AS text, NULL::bytea AS binary
+FROM wanted w JOIN ductor.eec_workflow_run r ON r.run_id = w.run_id
+UNION ALL
+SELECT 'snapshot', s.run_id::text, s.version, NULL, 0, NULL, s.state
+FROM wanted w JOIN ductor.eec_workflow_snapshot s ON s.run_id = w.run_id AND s.fold_revision = :fold_revision::integer
+UNION ALL
+SELECT 'transition', t.run_id::text, t.version, t.commit_id, t.at_us, t.events::text, t.hash
+FROM wanted w CROSS JOIN LATERAL (
+    SELECT * FROM ductor.eec_workflow_transition t
+    WHERE t.run_id = w.run_id AND t.version > coalesce(
+        (SELECT s.version FROM ductor.eec_workflow_snapshot s
+         WHERE s.run_id = w.run_id AND s.fold_revision = :fold_revision::integer), 0)
+    ORDER BY t.version
+) t
+UNION ALL
+SELECT 'payload', p.run_id::text, 0, NULL, 0, p.body::text, convert_to(p.hash, 'UTF8')
+FROM wanted w JOIN ductor.eec_payload p ON p.run_id = w.run_id
+UNION ALL
+SELECT 'control', c.run_id::text, c.position, NULL, 0, row_to_json(c)::text, NULL
+FROM wanted w JOIN ductor.eec_workflow_control c ON c.run_id = w.run_id AND c.disposition = ''
+UNION ALL
+SELECT 'attempt', a.run_id::text, a.position, NULL, 0, row_to_json(a)::text, NULL
+FROM wanted w JOIN ductor.eec_workflow_step_attempt a ON a.run_id = w.run_id AND a.disposition = ''
+
+-- name: head
+SELECT row_to_json(r)::text FROM ductor.eec_workflow_run r WHERE r.run_id = :run_id::uuid
+
+-- name: heads
+SELECT row_to_json(r)::text FROM ductor.eec_workflow_run r
+WHERE (:tenant::text IS NULL OR r.tenant = :tenant::text)
+    AND (:definition::text IS NULL OR r.definition = :definition::text)
+    AND (cardinality(:statuses::text[]) = 0 OR r.status = ANY (:statuses::text[]))
+    AND (:before_run_id::uuid IS NULL OR r.run_id < :before_run_id::uuid)
+ORDER BY r.run_id DESC
+LIMIT :limit::integer
+
+-- name: find_start_key
+SELECT run_id::text FROM ductor.eec_start_key
+WHERE tenant = :tenant::text AND definition = :definition::text AND key = :key::text
+
+-- name: history
+SELECT run_id::text, version, commit_id, at_us, events::text, hash FROM ductor.eec_workflow_transition
+WHERE run_id = :run_id::uuid AND version > :after_version::bigint
+ORDER BY version
+LIMIT :limit::integer
+
+-- name: payload
+SELECT body::text FROM ductor.eec_payload WHERE run_id = :run_id::uuid AND hash = :hash::text
+
+-- name: save_snapshot
+INSERT INTO ductor.eec_workflow_snapshot AS s (run_id, fold_revision, version, state)
+VALUES (:run_id::uuid, :fold_revision::integer, :version::bigint, :state::bytea)
+ON CONFLICT (run_id, fold_revision) DO UPDATE SET version = EXCLUDED.version, state = EXCLUDED.state
+WHERE s.version < EXCLUDED.version
+
+-- name: request_control
+WITH run AS (
+    SELECT status FROM ductor.eec_workflow_run
+    WHERE run_id = :run_id::uuid AND (:tenant::text IS NULL OR tenant = :tenant::text)
+),
+present AS (
+    SELECT request_id FROM ductor.eec_workflow_control WHERE run_id = :run_id::uuid AND request_id = :request_id::text
+),
+accepted AS (
+    INSERT INTO ductor.eec_workflow_control (run_id, request_id, kind, arguments, by, requested_at_us)
+    SELECT :run_id::uuid, :request_id::text, :kind::text, :arguments::json, :by::text,
+        coalesce(nullif(:requested_at_us::bigint, 0), ductor.eec_now_us())
+    FROM run WHERE (run.status <> ALL (:terminal::text[]) OR :kind::text = 'redrive') AND (SELECT request_id FROM present) IS NULL
+    ON CONFLICT (run_id, request_id) DO NOTHING
+    RETURNING request_id
+)
+SELECT run.status, (SELECT request_id FROM present) IS NOT NULL AS is_present,
+    (SELECT request_id FROM accepted) IS NOT NULL AS is_accepted
+FROM run
+
+-- name: control
+SELECT row_to_json(c)::text FROM ductor.eec_workflow_control c
+WHERE c.run_id = :run_id::uuid AND c.request_id = :request_id::text
+
+-- name: append_attempt
+WITH run AS (SELECT run_id FROM ductor.eec_workflow_run WHERE run_id = :run_id::uuid),
+appended AS (
+    INSERT INTO ductor.eec_workflow_step_attempt
+        (run_id, node, generation, outcome, output, output_ref, error, worker, started_at_us, finished_at_us, disposition)
+    SELECT run_id, :node::text, :generation::integer, :outcome::text, :output::json, :output_ref::json, :error::json,
+        :worker::text, :started_at_us::bigint, :finished_at_us::bigint, :disposition::text
+    FROM run
+    ON CONFLICT (run_id, node, generation) DO NOTHING
+    RETURNING run_id
+)
+INSERT INTO ductor.eec_payload (run_id, hash, body)
+SELECT a.run_id, p.hash, p.body
+FROM appended a CROSS JOIN unnest(:payload_hashes::text[], :payload_bodies::json[]) AS p (hash, body)
+ORDER BY p.hash
+ON CONFLICT (run_id, hash) DO NOTHING
+
+-- name: attempts
+SELECT row_to_json(a)::text FROM ductor.eec_workflow_step_attempt a
+WHERE a.run_id = :run_id::uuid ORDER BY a.node, a.generation
+
+-- name: publish
+INSERT INTO ductor.eec_definition AS d
+    (tenant, name, manifest_hash, version, manifest, source, file, places, published_at_us, is_published)
+VALUES (:tenant::text, :name::text, :manifest_hash::text, :version::text, :manifest::json, :source::text, :file::text,
+    :places::json, coalesce(nullif(:published_at_us::bigint, 0), ductor.eec_now_us()), true)
+ON CONFLICT (tenant, name, manifest_hash) DO UPDATE
+SET version = EXCLUDED.version, source = EXCLUDED.source, file = EXCLUDED.file, places = EXCLUDED.places,
+    published_at_us = EXCLUDED.published_at_us, is_published = true, position = DEFAULT
+RETURNING xmax = 0 AS is_new
+
+-- name: unpublish
+WITH withdrawn AS (
+    UPDATE ductor.eec_definition SET is_published = false
+    WHERE tenant = :tenant::text AND name = :name::text AND is_published
+    RETURNING 1
+)
+SELECT count(*)::integer FROM withdrawn
+
+-- name: definition
+SELECT tenant, name, version, manifest_hash, manifest::text, source, file, places::text, published_at_us, is_published
+FROM ductor.eec_definition
+WHERE tenant = :tenant::text AND name = :name::text AND is_published
+    AND (:version::text IS NULL OR version = :version::text)
+    AND (:manifest_hash::text IS NULL OR manifest_hash = :manifest_hash::text)
+ORDER BY position DESC
+LIMIT 1
+
+-- name: manifest
+SELECT tenant, name, version, manifest_hash, manifest::text, source, file, places::text, published_at_us, is_published
+FROM ductor.eec_definition
+WHERE manifest_hash = :manifest_hash::text
+ORDER BY position DESC
+LIMIT 1
+
+-- name: definitions
+SELECT tenant, name, version, manifest_hash, '' AS manifest, '' AS source, file, '{}' AS places, published_at_us,
+    is_published
+FROM ductor.eec_definition
+WHERE is_published AND (:tenant::text IS NULL OR tenant = :tenant::text)
+ORDER BY position DESC
+
+-- name: runs_to_recover
+SELECT run_id::text FROM ductor.eec_workflow_run
+WHERE status IN ('pending', 'running') AND (:after_run_id::uuid IS NULL OR run_id > :after_run_id::uuid)
+ORDER BY run_id
+LIMIT :limit::integer
+
+-- name: runs_to_wake
+-- Each cause gets its turn: the oldest of every cause, then the second of every cause, ...
+SELECT run_id::text FROM (
+    (SELECT run_id, 1 AS cause, row_number() OVER (ORDER BY due_at_us, run_id) AS turn
+     FROM ductor.eec_workflow_timer WHERE due_at_us <= :now_us::bigint ORDER BY due_at_us, run_id LIMIT :limit::integer)
+    UNION ALL
+    (SELECT run_id, 2, row_number() OVER (ORDER BY min(position)) FROM (
+        SELECT run_id, position FROM ductor.eec_workflow_control WHERE disposition = ''
+        ORDER BY position LIMIT :scan_limit::integer) AS waiting
+     GROUP BY run_id ORDER BY min(position) LIMIT :limit::integer)
+    UNION ALL
+    (SELECT run_id, 3, row_number() OVER (ORDER BY min(position)) FROM (
+        SELECT run_id, position FROM ductor.eec_workflow_step_attempt WHERE disposition = ''
+        ORDER BY position LIMIT :scan_limit::integer) AS waiting
+     GROUP BY run_id ORDER BY min(position) LIMIT :limit::integer)
+    UNION ALL
+    (SELECT run_id, 4, row_number() OVER (ORDER BY run_id) FROM ductor.eec_workflow_run
+     WHERE status = 'pending' AND status IN ('pending', 'running') ORDER BY run_id LIMIT :limit::integer)
+) AS due
+GROUP BY run_id
+ORDER BY min(turn * 4 + cause)
+LIMIT :limit::integer
+
+-- name: next_due_us
+SELECT min(due_at_us) FROM ductor.eec_workflow_timer WHERE due_at_us IS NOT NULL
+
+-- name: beat
+INSERT INTO ductor.eec_host AS h (host_id, started_at_us, heartbeat_at_us, tasks)
+VALUES (:host_id::text, :started_at_us::bigint, ductor.eec_now_us(), :tasks::text[])
+ON CONFLICT (host_id) DO UPDATE
+SET started_at_us = EXCLUDED.started_at_us, heartbeat_at_us = EXCLUDED.heartbeat_at_us, tasks = EXCLUDED.tasks
+
+-- name: leave
+DELETE FROM ductor.eec_host WHERE host_id = :host_id::text
+
+-- name: hosts
+SELECT row_to_json(h)::text FROM ductor.eec_host h
+WHERE h.heartbeat_at_us >= ductor.eec_now_us() - :alive_within_us::bigint ORDER BY h.host_id
+
+-- name: feed
+-- Rows of earlier eras are settled. In the current one nothing at or above the oldest running transaction may be read:
+-- a row of a transaction that is still open could appear below it later.
+SELECT era, transaction_id::text::bigint, position, run_id::text, version, commit_id, at_us, events::text, hash
+FROM ductor.eec_workflow_transition
+WHERE (era, transaction_id, position) > (:era::integer, :transaction_id::text::xid8, :position::bigint)
+    AND (era < (SELECT max(era) FROM ductor.eec_journal_era)
+        OR transaction_id < pg_snapshot_xmin(pg_current_snapshot()))
+ORDER BY era, transaction_id, position
+LIMIT :limit::integer
+
+-- name: feed_lag
+SELECT count(*)::integer AS rows, coalesce(ductor.eec_now_us() - min(at_us), 0) AS oldest_age_us,
+    coalesce(bool_or(era = (SELECT max(era) FROM ductor.eec_journal_era)
+        AND transaction_id >= pg_snapshot_xmin(pg_current_snapshot())), false) AS is_blocked
+FROM (
+    SELECT at_us, era, transaction_id FROM ductor.eec_workflow_transition
+    WHERE (era, transaction_id, position) > (:era::integer, :transaction_id::text::xid8, :position::bigint)
+    ORDER BY era, transaction_id, position
+    LIMIT :limit::integer
+) AS behind
+
+-- name: oldest_transaction
+SELECT 'process ' || pid || ', database ' || coalesce(datname, '?') || ', user ' || coalesce(usename, '?')
+    || ', application ' || coalesce(nullif(application_name, ''), '?') || ', ' || coalesce(state, '?')
+    || ', transaction open for ' || coalesce(round(extract(epoch FROM clock_timestamp() - xact_start), 1)::text, '?') || ' s'
+FROM pg_stat_activity
+WHERE backend_xid = pg_snapshot_xmin(pg_current_snapshot())::xid
+UNION ALL
+SELECT 'prepared transaction ' || gid || ', database ' || database || ', user ' || owner || ', prepared at ' || prepared
+FROM pg_prepared_xacts
+WHERE transaction = pg_snapshot_xmin(pg_current_snapshot())::xid
+LIMIT 1
+
+-- name: now_us
+SELECT ductor.eec_now_us()

@@ -1,0 +1,85 @@
+"""Reads of runs, and their snapshots."""
+
+from collections.abc import Sequence
+
+from ductor.journal.postgres.database import Database
+from ductor.journal.postgres.reader import GroupReader, decode_head
+from ductor.journal.postgres.rows import is_run_id, transition
+from ductor.journal.store import Head, LoadedRun, RunFilter, Snapshot, Transition
+
+WAKE_SCAN_ROWS = 10_000
+"""Unapplied inputs that a search for runs to wake looks at."""
+
+
+class Runs:
+    """Heads, histories, payloads, snapshots, and which runs need to be woken."""
+
+    _database: Database
+    _reader: GroupReader
+
+    async def load(self, run_id: str) -> LoadedRun | None:
+        """Read one run; concurrent calls are gathered into one query. None when it does not exist."""
+        return await self._reader.load(run_id) if is_run_id(run_id) else None
+
+    async def head(self, run_id: str) -> Head | None:
+        """Read a run's head."""
+        if not is_run_id(run_id):
+            return None
+        row = await self._database.fetch_row("head", run_id=run_id)
+        return None if row is None else decode_head(row[0])
+
+    async def heads(self, which: RunFilter) -> Sequence[Head]:
+        """List runs, newest first."""
+        rows = await self._database.fetch(
+            "heads",
+            tenant=which.tenant,
+            definition=which.definition,
+            statuses=list(which.statuses),
+            before_run_id=which.before_run_id,
+            limit=which.limit,
+        )
+        return [decode_head(row[0]) for row in rows]
+
+    async def find_start_key(self, tenant: str, definition: str, key: str) -> str | None:
+        """The run that a start key belongs to."""
+        row = await self._database.fetch_row("find_start_key", tenant=tenant, definition=definition, key=key)
+        return None if row is None else str(row[0])
+
+    async def history(self, run_id: str, *, after_version: int = 0, limit: int = 1_000) -> Sequence[Transition]:
+        """Rows of one run in order."""
+        if not is_run_id(run_id):
+            return []
+        rows = await self._database.fetch("history", run_id=run_id, after_version=after_version, limit=limit)
+        return [transition(row) for row in rows]
+
+    async def payload(self, run_id: str, hash: str) -> bytes | None:  # noqa: A002 - the protocol's name
+        """A large value's JSON text."""
+        if not is_run_id(run_id):
+            return None
+        row = await self._database.fetch_row("payload", run_id=run_id, hash=hash)
+        return None if row is None else str(row[0]).encode()
+
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot; an older one of the run is replaced."""
+        await self._database.fetch(
+            "save_snapshot",
+            run_id=snapshot.run_id,
+            fold_revision=snapshot.fold_revision,
+            version=snapshot.version,
+            state=snapshot.state,
+        )
+
+    async def runs_to_recover(self, after_run_id: str | None, limit: int) -> Sequence[str]:
+        """Ids of `pending` and `running` runs in order of id, a page at a time."""
+        rows = await self._database.fetch("runs_to_recover", after_run_id=after_run_id, limit=limit)
+        return [row[0] for row in rows]
+
+    async def runs_to_wake(self, now_us: int, limit: int) -> Sequence[str]:
+        """Ids of runs that something waits for. Each cause gets its turn: the oldest of every cause, then the next."""
+        rows = await self._database.fetch("runs_to_wake", now_us=now_us, limit=limit, scan_limit=WAKE_SCAN_ROWS)
+        return [row[0] for row in rows]
+
+    async def next_due_us(self) -> int | None:
+        """The earliest timer of all runs."""
+        row = await self._database.fetch_row("next_due_us")
+        return None if row is None else row[0]

@@ -1,0 +1,64 @@
+"""The store's SQL, read from `queries.sql` and `commit.sql`.
+
+A file holds named texts (`-- name: head`). Parameters are named in the text (`:run_id`) and numbered here.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import resources
+
+import msgspec
+
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """SQL with numbered parameters, and the parameters' names in order."""
+
+    text: str
+    parameters: tuple[str, ...]
+
+    def arguments(self, values: Mapping[str, object]) -> list[object]:
+        """The values in the order of the parameters. KeyError when one is missing."""
+        return [values[name] for name in self.parameters]
+
+
+def number_parameters(text: str) -> Statement:
+    """Turn named parameters into numbered ones; a name that comes again keeps its number."""
+    numbers: dict[str, int] = {}
+    numbered = _PARAMETER.sub(lambda match: f"${numbers.setdefault(match[1], len(numbers) + 1)}", text)
+    return Statement(numbered, tuple(numbers))
+
+
+def read_named(file: str) -> dict[str, str]:
+    """The named texts of an SQL file of this package."""
+    parts = _NAME.split(resources.files(__package__).joinpath(file).read_text(encoding="utf-8"))
+    return {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+_COMMIT = read_named("commit.sql")
+QUERIES: Mapping[str, Statement] = {name: number_parameters(text) for name, text in read_named("queries.sql").items()}
+RESOLVE_LOSERS = number_parameters(_COMMIT["resolve_losers"])
+
+# in the order of tables that every statement keeps
+_OPTIONAL_PARTS = ("payloads", "heads", "timers", "controls", "attempts")
+
+
+@cache
+def commit_statement(parts: frozenset[str]) -> Statement:
+    """The statement that commits a batch whose commits need `parts` beside their journal rows.
+
+    `parts` is taken from: starts, payloads, heads, timers, controls, attempts.
+    """
+    with_starts = "starts" in parts
+    check = _COMMIT["has_previous_or_head" if with_starts else "has_previous"]
+    texts: Iterable[str] = (
+        "WITH",
+        _COMMIT["starts"] if with_starts else "",
+        _COMMIT["rows"].replace("{has_previous}", check),
+        *(_COMMIT[part] for part in _OPTIONAL_PARTS if part in parts),
+        _COMMIT["winners_with_starts" if with_starts else "winners"],
+    )
+    return number_parameters("\n".join(text for text in texts if text))

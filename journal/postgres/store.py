@@ -1,0 +1,78 @@
+"""`PostgresStore`: the store protocol on PostgreSQL.
+
+Commits go through the group-commit writer, loads through the group reader, everything else through a small pool.
+"""
+
+from collections.abc import Callable
+from typing import Self
+
+from ductor.journal.postgres.catalog import Catalog
+from ductor.journal.postgres.database import Database
+from ductor.journal.postgres.feed import Feed, start_era_if_restored
+from ductor.journal.postgres.inputs import Inputs
+from ductor.journal.postgres.migrations import check_schema
+from ductor.journal.postgres.reader import GroupReader
+from ductor.journal.postgres.runs import Runs
+from ductor.journal.postgres.settings import ConnectionSettings, WriterLimits
+from ductor.journal.postgres.writer import Writer
+from ductor.journal.store import Commit, CommitAnswer, StoreHealth
+
+
+class PostgresStore(Runs, Inputs, Catalog, Feed):
+    """The journal in PostgreSQL 14 or newer. The schema is made by `migrate`, never on the side.
+
+    Use it as `async with PostgresStore(ConnectionSettings(dsn=...)) as store`, or `open` and `close` it.
+    """
+
+    def __init__(self, settings: ConnectionSettings | str, limits: WriterLimits | None = None) -> None:
+        self._settings = ConnectionSettings(dsn=settings) if isinstance(settings, str) else settings
+        self._limits = limits or WriterLimits()
+        self._database = Database(self._settings)
+        self._reader = GroupReader(self._database)
+        self._writer = Writer(self._settings, self._limits)
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Connect.
+
+        Raises SchemaVersionError when the schema does not fit, UnsupportedServerError, StoreUnavailableError.
+        """
+        await self._database.open()
+        try:
+            async with self._database.transaction() as connection:
+                await check_schema(connection)
+                await start_era_if_restored(connection)
+        except BaseException:
+            await self._database.close()
+            raise
+        self._writer.open()
+
+    async def close(self) -> None:
+        """Answer what is queued, then disconnect. Raises StoreUnavailableError if that was not possible."""
+        try:
+            await self._writer.close()
+        finally:
+            await self._database.close()
+
+    def commit(self, commit: Commit, answer: Callable[[CommitAnswer], None]) -> None:
+        """Queue a commit; `answer` is called once, on the loop. Raises OverloadedError for a start beyond the bound."""
+        self._writer.submit(commit, answer)
+
+    async def health(self) -> StoreHealth:
+        """Whether the store can serve."""
+        writer = self._writer
+        reason = writer.reason
+        if not reason and writer.set_aside_count:
+            reason = f"{writer.set_aside_count} runs wait for a row that another transaction holds"
+        return StoreHealth(
+            is_available=writer.is_open and not writer.reason,
+            queued_commits=writer.queued,
+            queue_limit=self._limits.queue_commits,
+            reason=reason if writer.is_open or reason else "the store is closed",
+        )
