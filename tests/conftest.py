@@ -2,6 +2,8 @@
 
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tests.postgres_fixtures"]
+
 EXAMPLES_PER_PROPERTY = 50
 EXAMPLES_PER_PROPERTY_WHILE_SEARCHING = 500
 
