@@ -25,6 +25,8 @@ MAX_TEXT_LENGTH = 1_000_000
 """Characters of a text, or bytes, made by an expression."""
 MAX_PATTERN_LENGTH = 512
 """Characters of a regular expression."""
+MAX_RESULT_COST = 500_000
+"""Units of cost of the result of one evaluation: one for each value in it, and its text."""
 MAX_VALUE_DEPTH = 64
 """Lists and maps inside each other in a value that is compared, converted or returned."""
 CHARACTERS_PER_UNIT = 16
@@ -36,15 +38,15 @@ class Meter:
 
     __slots__ = ("cost", "iterations")
 
-    def __init__(self) -> None:
-        self.cost = MAX_COST
+    def __init__(self, cost: int = MAX_COST) -> None:
+        self.cost = cost
         self.iterations = MAX_ITERATIONS
 
     def charge(self, units: int) -> None:
         """Take `units` off what is left."""
         self.cost -= units
         if self.cost < 0:
-            raise BudgetFault(f"the evaluation costs more than {MAX_COST} units")
+            raise BudgetFault("the evaluation costs more than its budget")
 
     def charge_text(self, length: int) -> None:
         """Take the cost of reading or copying `length` characters or bytes."""

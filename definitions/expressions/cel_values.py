@@ -9,9 +9,9 @@ import math
 from functools import total_ordering
 from typing import Any, TypeAlias
 
-from ductor.definitions.expressions.budget import MAX_VALUE_DEPTH
-from ductor.definitions.expressions.errors import BudgetFault, Fault
 from ductor.definitions.durations import format_duration_ns, format_timestamp_ns
+from ductor.definitions.expressions.budget import MAX_RESULT_COST, MAX_VALUE_DEPTH, Meter
+from ductor.definitions.expressions.errors import BudgetFault, Fault
 from ductor.definitions.values import JsonValue
 
 # A value is one of a closed set of run-time types; operators tell them apart by `type(value)`, as the JSON type does.
@@ -109,27 +109,43 @@ def type_name(value: Value) -> str:
     return TYPE_NAMES[type(value)]
 
 
-def is_plain_json(value: Value, depth: int = MAX_VALUE_DEPTH) -> bool:
-    """Whether a value is JSON as it stands."""
+def is_plain_json(value: Value) -> bool:
+    """Whether a value is JSON as it stands.
+
+    Raises:
+        BudgetFault: it is too large or nests too deep for the result of an expression. Values are shared while an
+            expression computes, so a small expression can make a result that is immense once written out.
+    """
+    return _is_plain(value, Meter(MAX_RESULT_COST), MAX_VALUE_DEPTH)
+
+
+def _is_plain(value: Value, meter: Meter, depth: int) -> bool:
     kind = type(value)
-    if kind is str or kind is int or kind is bool or value is None:
+    if kind is str:
+        meter.charge_text(len(value))
+        return True
+    if kind is int or kind is bool or value is None:
         return True
     if kind is float:
         return math.isfinite(value)
+    if kind is not list and kind is not dict:
+        return False
     if depth == 0:
         raise BudgetFault(f"the value nests deeper than {MAX_VALUE_DEPTH}")
-    if kind is list:
-        return all(is_plain_json(item, depth - 1) for item in value)
-    if kind is dict:
-        return all(type(key) is str and is_plain_json(item, depth - 1) for key, item in value.items())
-    return False
+    meter.charge(len(value))
+    plain = kind is list or all(type(key) is str for key in value)
+    # The whole is walked even when an item is not plain: the conversion that follows relies on the bounds.
+    for item in value if kind is list else value.values():
+        plain = _is_plain(item, meter, depth - 1) and plain
+    return plain
 
 
 def to_json(value: Value) -> JsonValue:
     """The JSON of a value: timestamps as RFC 3339 text, durations as `90s`, bytes as base64 text.
 
     Raises:
-        Fault: `not_json` for NaN, an infinity, a type, or keys that become the same text.
+        Fault: `not_json` for NaN, an infinity, a type, or keys that become the same text; `budget` for a value that is
+            too large.
     """
     return value if is_plain_json(value) else _converted(value)
 

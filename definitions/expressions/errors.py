@@ -76,6 +76,10 @@ class BudgetFault(Fault):
         super().__init__("budget", message)
 
 
+NOWHERE = Place()
+"""The place of an expression that stands in no document."""
+
+
 class ExpressionError(DuctorError):
     """An expression could not be evaluated.
 
@@ -123,7 +127,7 @@ class ExpressionSyntaxError(DuctorError):
     others: "tuple[ExpressionSyntaxError, ...]" = ()
 
     def __init__(
-        self, source: str, offset: int, message: str, *, kind: str = "syntax", hint: str = "", place: Place = Place()
+        self, source: str, offset: int, message: str, *, kind: str = "syntax", hint: str = "", place: Place = NOWHERE
     ) -> None:
         self.source = source
         self.place = place

@@ -7,7 +7,7 @@ from ductor.definitions.expressions.activation import Activation, as_activation
 from ductor.definitions.expressions.analysis import Names, analyze, is_type_constant
 from ductor.definitions.expressions.cel_values import to_json, type_name
 from ductor.definitions.expressions.engine import Engine, Program
-from ductor.definitions.expressions.errors import ExpressionError, ExpressionSyntaxError, Fault
+from ductor.definitions.expressions.errors import NOWHERE, ExpressionError, ExpressionSyntaxError, Fault
 from ductor.definitions.expressions.functions.declared import FunctionLibrary
 from ductor.definitions.expressions.functions.library import STANDARD_LIBRARY
 from ductor.definitions.expressions.parse import parse
@@ -15,9 +15,6 @@ from ductor.definitions.expressions.paths import path_reader
 from ductor.definitions.expressions.select_engine import chosen_engine
 from ductor.definitions.expressions.syntax import Literal, Node, path_of
 from ductor.definitions.values import JsonValue
-
-NOWHERE = Place()
-"""The place of an expression that stands in no document."""
 
 
 class Expression:

@@ -50,7 +50,7 @@ def _quantifier(name: str, *, deciding: bool) -> LoopBuilder:
                 try:
                     value = body(frame)
                     if value is deciding:
-                        return deciding
+                        return deciding  # type: ignore[no-any-return]  # identity does not narrow Any
                     if type(value) is not bool:
                         no_overload(f"{name}()", value)
                 except BudgetFault:

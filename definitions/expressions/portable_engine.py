@@ -6,7 +6,8 @@ deciding `false && ...` or `true || ...` does not count, on either side, and in 
 budget is never absorbed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 from ductor.definitions.expressions import operators
 from ductor.definitions.expressions.activation import Activation
@@ -16,7 +17,8 @@ from ductor.definitions.expressions.cel_values import TypeValue, Uint, Value, ty
 from ductor.definitions.expressions.engine import Program
 from ductor.definitions.expressions.errors import BudgetFault, Fault
 from ductor.definitions.expressions.frame import Closure, Frame
-from ductor.definitions.expressions.functions.declared import Function, FunctionLibrary
+from ductor.definitions.expressions.functions.containers import KEYED_FUNCTIONS
+from ductor.definitions.expressions.functions.declared import FunctionLibrary
 from ductor.definitions.expressions.loops import LOOPS, keyed_values, loop_items
 from ductor.definitions.expressions.paths import path_reader
 from ductor.definitions.expressions.syntax import (
@@ -43,6 +45,9 @@ from ductor.definitions.expressions.syntax import (
 ABSENT = ("missing_key", "index_out_of_range")
 """Kinds of fault that `has` and `default` take as an answer."""
 
+
+Scope: TypeAlias = Mapping[str, int]
+"""The slot of each variable of a loop that is visible."""
 
 _BINARY: dict[str, Callable[[Value, Value, Meter], Value]] = {
     "+": operators.add,
@@ -81,55 +86,49 @@ class _Compiler:
     def __init__(self, functions: FunctionLibrary) -> None:
         self.functions = functions
         self.slot_count = 0
+        # Values are tried by the type of the node that is their key, so each case gets the node it is made for.
+        self.cases: dict[type[Node], Callable[[Any, Scope], Closure]] = {
+            Literal: lambda node, scope: _constant(node.value),
+            Name: lambda node, scope: _slot(scope[node.name]),
+            Select: lambda node, scope: _select(self.compile(node.operand, scope), node.field),
+            Index: lambda node, scope: _index(*self.compile_all(node.children(), scope)),
+            Has: lambda node, scope: _has(self.compile(node.operand, scope), node.field),
+            Default: lambda node, scope: _default(*self.compile_all(node.children(), scope)),
+            Unary: self.compile_unary,
+            Binary: self.compile_binary,
+            Conditional: lambda node, scope: _conditional(*self.compile_all(node.children(), scope)),
+            Logical: lambda node, scope: _logical(node.operator, self.compile_all(node.operands, scope)),
+            ListLiteral: lambda node, scope: _list(self.compile_all(node.items, scope)),
+            MapLiteral: lambda node, scope: _map(
+                self.compile_all(node.keys, scope), self.compile_all(node.values, scope)
+            ),
+            Call: self.compile_call,
+            Loop: self.compile_loop,
+            KeyedCall: self.compile_keyed,
+        }
 
-    def compile(self, node: Node, scope: Mapping[str, int]) -> Closure:
+    def compile(self, node: Node, scope: Scope) -> Closure:
         """The closure of a node; `scope` gives the slot of each variable of a loop around it."""
         path = path_of(node)
         if path is not None and path[0].name not in scope:
             return _path(path[0].name, path[1])
-        match node:
-            case Literal():
-                return _constant(node.value)
-            case Name():
-                return _slot(scope[node.name])
-            case Select():
-                return _select(self.compile(node.operand, scope), node.field)
-            case Index():
-                return _index(self.compile(node.operand, scope), self.compile(node.key, scope))
-            case Has():
-                return _has(self.compile(node.operand, scope), node.field)
-            case Default():
-                return _default(self.compile(node.operand, scope), self.compile(node.fallback, scope))
-            case Unary():
-                operand = self.compile(node.operand, scope)
-                return _negate(operand) if node.operator == "-" else _not(operand)
-            case Binary():
-                return _binary(_BINARY[node.operator], self.compile(node.left, scope), self.compile(node.right, scope))
-            case Conditional():
-                return _conditional(*(self.compile(child, scope) for child in node.children()))
-            case Logical():
-                return _logical(node.operator, tuple(self.compile(operand, scope) for operand in node.operands))
-            case ListLiteral():
-                return _list(tuple(self.compile(item, scope) for item in node.items))
-            case MapLiteral():
-                keys = tuple(self.compile(key, scope) for key in node.keys)
-                return _map(keys, tuple(self.compile(value, scope) for value in node.values))
-            case Call():
-                return self.compile_call(node, scope)
-            case Loop():
-                return self.compile_loop(node, scope)
-            case KeyedCall():
-                return self.compile_keyed(node, scope)
-        raise AssertionError(f"{type(node).__name__} has no closure")
+        return self.cases[type(node)](node, scope)
 
-    def function(self, name: str) -> Function:
-        function = self.functions.find(name)
-        assert function is not None, f"{name} was not checked"
-        return function
+    def compile_all(self, nodes: Iterable[Node], scope: Scope) -> tuple[Closure, ...]:
+        return tuple(self.compile(node, scope) for node in nodes)
 
-    def compile_call(self, node: Call, scope: Mapping[str, int]) -> Closure:
-        implementation = self.function(node.function).implementation
-        arguments = tuple(self.compile(argument, scope) for argument in node.arguments)
+    def compile_unary(self, node: Unary, scope: Scope) -> Closure:
+        operand = self.compile(node.operand, scope)
+        return _negate(operand) if node.operator == "-" else _not(operand)
+
+    def compile_binary(self, node: Binary, scope: Scope) -> Closure:
+        return _binary(_BINARY[node.operator], self.compile(node.left, scope), self.compile(node.right, scope))
+
+    def compile_call(self, node: Call, scope: Scope) -> Closure:
+        function = self.functions.find(node.function)
+        assert function is not None, f"{node.function} was not checked"
+        implementation = function.implementation
+        arguments = self.compile_all(node.arguments, scope)
         if len(arguments) == 1:
             only = arguments[0]
             return lambda frame: implementation(frame, only(frame))
@@ -139,17 +138,17 @@ class _Compiler:
 
         return call
 
-    def compile_loop(self, node: Loop, scope: Mapping[str, int]) -> Closure:
+    def compile_loop(self, node: Loop, scope: Scope) -> Closure:
         source = self.compile(node.source, scope)
         slot, inner = self.bind(node.variable, scope)
         condition = None if node.condition is None else self.compile(node.condition, inner)
         return LOOPS[node.kind](source, slot, condition, self.compile(node.body, inner), _body_cost(node))
 
-    def compile_keyed(self, node: KeyedCall, scope: Mapping[str, int]) -> Closure:
-        implementation = self.function(node.function).implementation
+    def compile_keyed(self, node: KeyedCall, scope: Scope) -> Closure:
+        implementation = KEYED_FUNCTIONS[node.function]
         source = self.compile(node.source, scope)
         slot, inner = self.bind(node.variable, scope)
-        bodies = tuple(self.compile(body, inner) for body in node.bodies)
+        bodies = self.compile_all(node.bodies, inner)
         cost = _body_cost(node)
 
         def call(frame: Frame) -> Value:
@@ -159,7 +158,7 @@ class _Compiler:
 
         return call
 
-    def bind(self, variable: str, scope: Mapping[str, int]) -> tuple[int, Mapping[str, int]]:
+    def bind(self, variable: str, scope: Scope) -> tuple[int, Scope]:
         slot = self.slot_count
         self.slot_count += 1
         return slot, {**scope, variable: slot}
@@ -271,7 +270,7 @@ def _logical(symbol: str, operands: tuple[Closure, ...]) -> Closure:
             try:
                 value = operand(frame)
                 if value is deciding:
-                    return deciding
+                    return deciding  # type: ignore[no-any-return]  # identity does not narrow Any
                 if type(value) is not bool:
                     operators.no_overload(symbol, value)
             except BudgetFault:

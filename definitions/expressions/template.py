@@ -13,8 +13,8 @@ from ductor.definitions.expressions.analysis import Names
 from ductor.definitions.expressions.budget import MAX_TEMPLATE_DEPTH, MAX_TEXT_LENGTH
 from ductor.definitions.expressions.canonical import canonical_text
 from ductor.definitions.expressions.engine import Engine
-from ductor.definitions.expressions.errors import BudgetFault, ExpressionError, ExpressionSyntaxError, Fault
-from ductor.definitions.expressions.expression import NOWHERE, Expression, compile_expression
+from ductor.definitions.expressions.errors import NOWHERE, BudgetFault, ExpressionError, ExpressionSyntaxError, Fault
+from ductor.definitions.expressions.expression import Expression, compile_expression
 from ductor.definitions.expressions.functions.declared import FunctionLibrary
 from ductor.definitions.expressions.tokens import end_of_embedded
 from ductor.definitions.values import JsonValue
@@ -84,7 +84,7 @@ def compile_template(
     names = Names()
     for expression in compiler.expressions:
         names = names.union(expression.names)
-    return Template(value, names, render or _constant(value), constant=render is None)
+    return Template(value, names, render or _constant(value), constant=not compiler.expressions)
 
 
 class _Compiler:
@@ -155,11 +155,9 @@ def _parts(text: str) -> Iterator[tuple[str, bool]]:
 
 def _below(place: Place, key: str | int) -> Place:
     """The place of an item or a field of the value at `place`."""
-    if isinstance(key, str) and key.isidentifier():
-        step = f".{key}" if place.path else key
-    else:
-        step = f"[{key!r}]"
-    return Place(path=place.path + step, file=place.file, line=place.line, column=place.column)
+    plain = isinstance(key, str) and key.isidentifier()
+    step = f".{key}" if plain else f"[{key!r}]"
+    return Place(path=(place.path + step).removeprefix("."), file=place.file, line=place.line, column=place.column)
 
 
 def _constant(value: JsonValue) -> _Renderer:

@@ -15,7 +15,25 @@ from ductor.definitions.expressions.errors import ExpressionSyntaxError
 TokenKind: TypeAlias = Literal["number", "text", "name", "quoted_name", "operator", "end"]
 
 RESERVED = frozenset(
-    "as break const continue else for function if import let loop package namespace return var void while".split()
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
 )
 """Words CEL keeps for itself: fields may be called so, variables may not."""
 KEYWORDS = frozenset(("in", "true", "false", "null"))

@@ -76,9 +76,27 @@ def date(meter: Meter, instant: Value, form: Value, zone: Value = "") -> str:
     return _CODE.sub(lambda match: _coded(match[1], moment), form)
 
 
+def _offset_text(moment: datetime) -> str:
+    minutes = int((moment.utcoffset() or timedelta()).total_seconds() // 60)
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}{abs(minutes) % 60:02d}"
+
+
 _CODE = re.compile(r"%(.?)", re.DOTALL)
-_MONTHS = "January February March April May June July August September October November December".split()
-_DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+_MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+_DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 # Written out rather than left to strftime, whose result depends on the platform and its locale.
 _CODES: dict[str, Callable[[datetime], str]] = {
     "Y": lambda moment: f"{moment.year:04d}",
@@ -99,7 +117,7 @@ _CODES: dict[str, Callable[[datetime], str]] = {
     "u": lambda moment: str(moment.isoweekday()),
     "V": lambda moment: f"{moment.isocalendar().week:02d}",
     "G": lambda moment: f"{moment.isocalendar().year:04d}",
-    "z": lambda moment: _offset_text(moment),
+    "z": _offset_text,
     "Z": lambda moment: moment.tzname() or "",
     "%": lambda moment: "%",
 }
@@ -110,11 +128,6 @@ def _coded(code: str, moment: datetime) -> str:
         known = " ".join(f"%{name}" for name in _CODES)
         raise Fault("invalid_argument", f"date() knows no code {'%' + code!r}, only {known}")
     return _CODES[code](moment)
-
-
-def _offset_text(moment: datetime) -> str:
-    minutes = int((moment.utcoffset() or timedelta()).total_seconds() // 60)
-    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}{abs(minutes) % 60:02d}"
 
 
 INSTANT_FUNCTIONS = (

@@ -1,7 +1,15 @@
 """CEL's own functions: sizes, text tests, conversions, types."""
 
+import math
 import re
 
+from ductor.definitions.durations import (
+    TimeFormatError,
+    format_duration_ns,
+    format_timestamp_ns,
+    parse_duration_ns,
+    parse_timestamp_ns,
+)
 from ductor.definitions.expressions.budget import Meter
 from ductor.definitions.expressions.cel_values import (
     TYPE_NAMES,
@@ -11,13 +19,6 @@ from ductor.definitions.expressions.cel_values import (
     Uint,
     Value,
     type_name,
-)
-from ductor.definitions.durations import (
-    TimeFormatError,
-    format_duration_ns,
-    format_timestamp_ns,
-    parse_duration_ns,
-    parse_timestamp_ns,
 )
 from ductor.definitions.expressions.errors import Fault
 from ductor.definitions.expressions.functions.declared import Function
@@ -33,9 +34,11 @@ from ductor.definitions.expressions.operators import (
 MAX_NUMBER_LENGTH = 400
 """Characters of a text that is read as a number."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_DOUBLE = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:inf|infinity|nan)", re.I)
-_BOOLEANS = {text: True for text in ("1", "t", "true", "TRUE", "True")}
-_BOOLEANS |= {text: False for text in ("0", "f", "false", "FALSE", "False")}
+_DOUBLE = re.compile(
+    r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:inf|infinity|nan)", re.IGNORECASE
+)
+_BOOLEANS = dict.fromkeys(("1", "t", "true", "TRUE", "True"), True)
+_BOOLEANS |= dict.fromkeys(("0", "f", "false", "FALSE", "False"), False)
 _SECOND = 10**9
 
 
@@ -173,8 +176,8 @@ def to_string(meter: Meter, value: Value) -> str:
 
 def double_text(value: float) -> str:
     """The shortest text of a double, with an exponent below 1e-4 and from 1e6 on, as CEL's runtimes write it."""
-    text = f"{value:e}" if value != value or value in (float("inf"), float("-inf")) else repr(value)
-    if text[-1] in "nf":
+    text = repr(value)
+    if not math.isfinite(value):
         return text
     sign = "-" if text[0] == "-" else ""
     mantissa, _, exponent_text = text.lstrip("-").partition("e")
