@@ -57,7 +57,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __str__(self) -> str:
         """One line for a person."""
         where = f"{self.place}: " if str(self.place) else ""
-        hint = f" {self.hint}" if self.hint else ""
+        hint = f". {self.hint}" if self.hint else ""
         return f"{where}{self.message}{hint}"
 
 

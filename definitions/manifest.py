@@ -11,6 +11,7 @@ A manifest is identified by the SHA-256 of its canonical JSON (RFC 8785). Three 
 
 import hashlib
 import math
+from functools import cache
 from typing import Final
 
 import msgspec
@@ -106,11 +107,9 @@ def _plain(part: Part) -> JsonObject:
     config = part.__struct_config__
     if config.tag_field is not None:
         result[config.tag_field] = config.tag
-    for name, encoded, default, factory in _fields_of(type(part)):
+    for name, encoded, default in _fields_of(type(part)):
         value = getattr(part, name)
-        if value is msgspec.UNSET or (default is not msgspec.NODEFAULT and value == default):
-            continue
-        if factory is not msgspec.NODEFAULT and value == factory():
+        if value is msgspec.UNSET or value == default:
             continue
         result[encoded] = _plain_value(value)
     return result
@@ -126,17 +125,13 @@ def _plain_value(value: object) -> JsonValue:
     return value  # type: ignore[return-value]  # what is neither part nor tuple is JSON already
 
 
-_FIELDS: dict[type[Part], tuple[tuple[str, str, object, object], ...]] = {}
-
-
-def _fields_of(struct: type[Part]) -> tuple[tuple[str, str, object, object], ...]:
-    known = _FIELDS.get(struct)
-    if known is None:
-        known = _FIELDS[struct] = tuple(
-            (field.name, field.encode_name, field.default, field.default_factory)
-            for field in msgspec.structs.fields(struct)
-        )
-    return known
+@cache
+def _fields_of(struct: type[Part]) -> tuple[tuple[str, str, object], ...]:
+    """Of each field its name, its name in JSON, and its default (`NODEFAULT` where there is none)."""
+    return tuple(
+        (field.name, field.encode_name, field.default if field.default_factory is msgspec.NODEFAULT else {})
+        for field in msgspec.structs.fields(struct)
+    )
 
 
 _DECODER = msgspec.json.Decoder(CompiledManifest)

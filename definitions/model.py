@@ -1,10 +1,10 @@
 """A definition in normal form: what a document means once sugar, defaults per step type and units are resolved."""
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from ductor.definitions.fields import Cel, Count, DurationMs, Name, Ref, TemplateText
+from ductor.definitions.fields import Cel, Count, DurationMs, Name, Ref, TemplateText, Title
 from ductor.definitions.policies import Lease, Part, Repeat
 from ductor.definitions.steps import AnyStep
 from ductor.definitions.values import JsonObject, JsonValue
@@ -79,9 +79,9 @@ class Definition(Part, frozen=True, kw_only=True):
         repeat: when the run completes and `until` is false it continues as new.
     """
 
-    language: Literal[1] = 1
+    language: Annotated[Literal[1], msgspec.Meta(extra={"key": "ductor"})] = 1
     name: Name
-    version: Name | Literal[""] = ""
+    version: Title = ""
     input: JsonValue = None
     config: JsonObject = msgspec.field(default_factory=dict)
     context: JsonObject = msgspec.field(default_factory=dict)

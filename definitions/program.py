@@ -15,7 +15,7 @@ from ductor.definitions.expressions import Expression, FunctionLibrary, Template
 from ductor.definitions.graph import Graph
 from ductor.definitions.manifest import CompiledManifest, encode_manifest, manifest_hash
 from ductor.definitions.model import Edge
-from ductor.definitions.places import choice_key, field_key
+from ductor.definitions.places import NO_PLACES, PlaceLookup, edge_place_key, field_key
 from ductor.definitions.scope import CHOICE_VARIABLES, START_VARIABLES, STEP_VARIABLES, field_variables
 from ductor.definitions.steps import AnyStep
 from ductor.definitions.values import JsonValue
@@ -92,7 +92,7 @@ class Program:
 def load_program(
     manifest: CompiledManifest,
     *,
-    places: Mapping[str, Place] | None = None,
+    places: PlaceLookup | None = None,
     functions: FunctionLibrary | None = None,
 ) -> Program:
     """Compile a manifest for running.
@@ -106,15 +106,13 @@ def load_program(
     Raises:
         ExpressionSyntaxError: an expression does not compile, as when the host lost a function of its library.
     """
-    return _Loader(manifest, places or {}, functions).program()
+    return _Loader(manifest, NO_PLACES if places is None else places, functions).program()
 
 
 class _Loader:
     """Builds one program."""
 
-    def __init__(
-        self, manifest: CompiledManifest, places: Mapping[str, Place], functions: FunctionLibrary | None
-    ) -> None:
+    def __init__(self, manifest: CompiledManifest, places: PlaceLookup, functions: FunctionLibrary | None) -> None:
         self._manifest = manifest
         self._places = places
         self._functions = functions
@@ -128,14 +126,14 @@ class _Loader:
         nodes = {step.ref: self._node(step, number) for number, step in enumerate(manifest.steps)}
         for offset, step in enumerate(manifest.defer):
             nodes[step.ref] = self._node(step, len(manifest.steps) + offset, is_defer=True)
-        has_output = manifest.output is not msgspec.UNSET
+        output = manifest.output
         return Program(
             manifest=manifest,
             manifest_hash=manifest_hash(encode_manifest(manifest)),
             nodes=nodes,
             entrypoints=manifest.entrypoints,
             defers=tuple(step.ref for step in manifest.defer),
-            output=self._template("output", manifest.output, STEP_VARIABLES) if has_output else None,
+            output=None if output is msgspec.UNSET else self._template("output", output, STEP_VARIABLES),
             default_outputs=tuple(ref for ref in graph.refs if not graph.successors[graph.numbers[ref]]),
             search_attributes=(
                 self._template("search_attributes", manifest.search_attributes, START_VARIABLES)
@@ -190,7 +188,7 @@ class _Loader:
         return routes
 
     def _condition(self, edge: Edge) -> Expression | None:
-        return None if edge.when is None else self._expression(choice_key(edge), edge.when, CHOICE_VARIABLES)
+        return None if edge.when is None else self._expression(edge_place_key(edge), edge.when, CHOICE_VARIABLES)
 
     def _expression(self, key: str, source: str, variables: frozenset[str]) -> Expression:
         return compile_expression(source, place=self._place(key), variables=variables, functions=self._functions)

@@ -1,7 +1,7 @@
 """`wait`: parks until a time comes, or a signal or an event arrives."""
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -35,6 +35,7 @@ class WaitStep(ParkedStep, tag="wait", frozen=True, kw_only=True):
     event: Name | None = None
     match: Cel | None = None
     lookback_ms: DurationMs = 0
+    on_timeout: Literal["fail", "skip"] = "fail"
 
     def compiled_fields(self) -> Iterator[CompiledField]:
         """Adds `until_expr` and `match`."""
