@@ -120,6 +120,14 @@ async def test_a_closed_run_refuses(store: Store, status):
     assert again.verdict == "duplicate"
 
 
+async def test_a_closed_run_takes_a_redrive(store: Store):
+    run = await started(store, head=HeadUpdate(status="failed", ended_at_us=START_US))
+    receipt = await store.request_control(run.control(kind="redrive"))
+    assert receipt is not None
+    assert receipt.verdict == "accepted"
+    assert list(await store.runs_to_wake(LONG_AGO_US, 10)) == [run.run_id]
+
+
 async def test_a_request_that_races_with_the_end_is_refused_or_kept(store: Store):
     for attempt in range(10):
         run = await started(store)

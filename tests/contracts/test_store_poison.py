@@ -41,7 +41,7 @@ POISONED_STARTS: dict[str, Callable[[RunWriter], Commit]] = {
     "NUL in the key": lambda run: run.start(key="a\0b"),
     "lone surrogate in the definition": lambda run: run.start(definition="\udfff"),
     "a key no index takes": lambda run: run.start(key=LONG_KEY),
-    "NUL in a search attribute": lambda run: run.start(search_attributes={"city": "a\0b"}),
+    "lone surrogate in a search attribute": lambda run: run.start(search_attributes={"city": "\ud800"}),
     "a parent that is no id": lambda run: run.start(parent_run_id="parent"),
     "events cut short": lambda run: run.start(events=b"["),
 }
