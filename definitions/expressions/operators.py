@@ -169,14 +169,36 @@ def negate(operand: Value) -> Value:
     return no_overload("-", operand)
 
 
+def _comparable(left: Value, right: Value) -> tuple[Value, Value]:
+    """Two numbers of different types in a form that compares: beside a double an integer counts as a double.
+
+    CEL's runtimes do so, although it makes 2^53 + 1 equal to the double 2^53.
+    """
+    if type(left) is float:
+        return left, _nearest_double(right)
+    if type(right) is float:
+        return _nearest_double(left), right
+    return left, right
+
+
+def _nearest_double(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def comparison(symbol: str, compare: Callable[[Value, Value], bool]) -> Callable[[Value, Value, Meter], bool]:
     """The operator `symbol` over numbers of any type and over two values of one ordered type."""
 
     def compared(left: Value, right: Value, meter: Meter) -> bool:
         left_type = type(left)
         if left_type in NUMBERS:
-            if type(right) in NUMBERS:
+            right_type = type(right)
+            if left_type is right_type:
                 return compare(left, right)
+            if right_type in NUMBERS:
+                return compare(*_comparable(left, right))
         elif left_type is type(right) and left_type in ORDERED:
             if left_type is str or left_type is bytes:
                 meter.charge_text(min(len(left), len(right)))
@@ -195,23 +217,24 @@ greater_or_equal = comparison(">=", operator.ge)
 def equal(left: Value, right: Value, meter: Meter, depth: int = MAX_VALUE_DEPTH) -> bool:
     """`left == right`: numbers by value, lists and maps item by item; different types are unequal."""
     left_type, right_type = type(left), type(right)
-    if left_type in NUMBERS:
-        return right_type in NUMBERS and left == right
     if left_type is not right_type:
-        return False
+        return left_type in NUMBERS and right_type in NUMBERS and operator.eq(*_comparable(left, right))
+    if left_type is list or left_type is dict:
+        return _equal_containers(left, right, meter, depth)
     if left_type is str or left_type is bytes:
         if len(left) != len(right):
             return False
         meter.charge_text(len(left))
-        return bool(left == right)
-    if left_type is not list and left_type is not dict:
-        return bool(left == right)
+    return bool(left == right)
+
+
+def _equal_containers(left: Value, right: Value, meter: Meter, depth: int) -> bool:
     if depth == 0:
         raise BudgetFault(f"the compared values nest deeper than {MAX_VALUE_DEPTH}")
     if len(left) != len(right):
         return False
     meter.charge(len(left))
-    if left_type is list:
+    if type(left) is list:
         return all(equal(one, other, meter, depth - 1) for one, other in zip(left, right, strict=True))
     return all(key in right and equal(item, right[key], meter, depth - 1) for key, item in left.items())
 
@@ -238,7 +261,8 @@ def find_key(mapping: dict[Value, Value], key: Value) -> tuple[Value] | None:
         return (mapping[key],) if key in mapping else None
     if kind is bool or kind in NUMBERS:
         for own, value in mapping.items():
-            if own == key and (type(own) is bool) is (kind is bool):
+            alike = type(own) is kind or (type(own) in NUMBERS and kind in NUMBERS)
+            if alike and operator.eq(*_comparable(own, key)):
                 return (value,)
     elif kind not in _SCALARS:
         no_overload("in", key, mapping)
