@@ -108,6 +108,7 @@ class Coordinator(LoopActor):
         self._controls: list[Control] = []
         self._start: StartRun | None = None
         self._reads_inputs = False
+        self._reissues = False
         self._is_due = False
         self._in_flight: InFlight | None = None
         self._conflicts = 0
@@ -126,11 +127,14 @@ class Coordinator(LoopActor):
         elif type(message) is Committed:
             return self._committed(message.answer)
         elif type(message) is Wake:
-            self._reads_inputs = self._reads_inputs or message.reads_inputs
+            self._reads_inputs = True
+            self._reissues = self._reissues or message.reissues
         elif type(message) is StartRun:
             self._start = message
         elif type(message) is not TimerDue:
             raise TypeError(f"a coordinator does not know what to do with {message!r}")
+        if type(message) is not Wake:
+            self._reissues = True  # what wakes us from inside this host shows that the run is carried out here
         if self._in_flight is None and self._start is None and (self.state is None or self._reads_inputs):
             return self._load()
         return None
@@ -164,9 +168,10 @@ class Coordinator(LoopActor):
         self._snapshot_bytes = len(loaded.snapshot.state) if loaded.snapshot is not None else 0
         self._tail_bytes = sum(len(row.events) for row in loaded.tail)
         self._controls, self._rows = list(loaded.controls), list(loaded.attempts)
-        for ref in state.open_nodes:
-            if state.nodes[ref].status == "running":
-                self.engine.offer(self._assignment(ref, is_redelivery=True))
+        if self._reissues:
+            for ref in state.open_nodes:
+                if state.nodes[ref].status == "running":
+                    self.engine.offer(self._assignment(ref, is_redelivery=True))
 
     # --- tick ---------------------------------------------------------------------------------------------------------
 

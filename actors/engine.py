@@ -86,7 +86,6 @@ class Engine:
         )
         self.timers = TimerService(clock, self._timer_due)
         self.directory: ActorDirectory[str, Coordinator] = ActorDirectory(lambda run_id: Coordinator(run_id, self), self)
-        self.reissues_attempts = True
         self.set_aside_runs: OrderedDict[str, Exception] = OrderedDict()
         self._programs: OrderedDict[str, Program] = OrderedDict()
         self._waiters: dict[str, list[asyncio.Future[RunOutcome]]] = {}
@@ -109,9 +108,8 @@ class Engine:
             self.directory.tell(run_id, message)
 
     def offer(self, assignment: Assignment) -> None:
-        """Hand an attempt to a worker. One that was dispatched in another life goes out again only on take-over."""
-        if not assignment.is_redelivery or self.reissues_attempts or self.pool.holds(assignment.token):
-            self.pool.offer(assignment)
+        """Hand an attempt to a worker; one that holds it already keeps it, and reports again what it has."""
+        self.pool.offer(assignment)
 
     def cancel(self, token: str) -> None:
         """Tell a worker to stop an attempt."""
@@ -231,10 +229,10 @@ class Engine:
             if not waiters:
                 del self._waiters[run_id]
 
-    def wake(self, run_id: str) -> None:
+    def wake(self, run_id: str, *, reissues: bool = True) -> None:
         """Look at a run and at what waits for it in the database, unless it is set aside."""
         if run_id not in self.set_aside_runs:
-            self.tell(run_id, Wake())
+            self.tell(run_id, Wake(reissues))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something beside the actors; `close` waits for it."""

@@ -197,7 +197,7 @@ class EngineHost(Client):
 
     def _requested(self, run_id: str) -> None:
         if self._engine is not None:
-            self._engine.wake(run_id)
+            self._engine.wake(run_id, reissues=False)
 
     async def _bury_dead_neighbours(self) -> None:
         """Hosts of this machine whose process is gone were killed: they need not be waited for."""

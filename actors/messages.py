@@ -48,9 +48,13 @@ class AttemptResult(msgspec.Struct, frozen=True):
 
 
 class Wake(msgspec.Struct, frozen=True):
-    """Something happened that the run may want to act on: look at the journal's inbox rows and at due timers."""
+    """Something happened that the run may want to act on: read it and what waits for it in the database anew.
 
-    reads_inputs: bool = True
+    `reissues`: attempts that the journal calls running are handed to workers again, where none holds them. False where
+    another live host may be executing them.
+    """
+
+    reissues: bool = True
 
 
 class TimerDue(msgspec.Struct, frozen=True):

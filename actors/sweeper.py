@@ -42,8 +42,7 @@ class Sweeper:
     async def start(self) -> None:
         """Register the host, recover what was left running, begin to sweep."""
         await self.beat()
-        self._engine.reissues_attempts = not self._others
-        await self.recover()
+        await self.recover(reissues=not self._others)
         self._tasks = [asyncio.create_task(self._every(self._sweep_s, self.sweep))]
         self._tasks.append(asyncio.create_task(self._every(self._heartbeat_s, self._beat_and_take_over)))
 
@@ -62,16 +61,16 @@ class Sweeper:
         """Wake every run that something waits for."""
         now_us = self._engine.clock.now_us() - TIMER_SLACK_US
         for run_id in await self._engine.store.runs_to_wake(now_us, MAX_RUNS_PER_SWEEP):
-            self._engine.wake(run_id)
+            self._engine.wake(run_id, reissues=not self._others)
         self._engine.passivate_idle()
 
-    async def recover(self) -> None:
+    async def recover(self, *, reissues: bool) -> None:
         """Wake every run that may have been left in the middle of something."""
         last: str | None = None
         while True:
             page = await self._engine.store.runs_to_recover(last, RECOVERY_PAGE)
             for run_id in page:
-                self._engine.wake(run_id)
+                self._engine.wake(run_id, reissues=reissues)
             if len(page) < RECOVERY_PAGE:
                 return
             last = page[-1]
@@ -94,8 +93,7 @@ class Sweeper:
         await self.beat()
         if before - self._others:
             _log.warning("taking over from %s", ", ".join(sorted(before - self._others)))
-            self._engine.reissues_attempts = True
-            await self.recover()
+            await self.recover(reissues=True)
 
     async def _every(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:

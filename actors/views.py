@@ -62,7 +62,8 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
-    """One run as it stands after `version` rows of its journal. `reason` says why it is closing, when it is."""
+    """One run as it stands after `version` rows of its journal. `reason` says why it
+    ended or is going to."""
 
     run_id: str
     tenant: str
@@ -115,7 +116,7 @@ def run_view(head: Head, state: RunState, manifest: CompiledManifest) -> RunView
         ended_at_us=state.ended_at_us or None,
         output=state.value(state.output, state.output_ref),
         error=state.error,
-        reason=state.closing.reason if state.closing is not None else "",
+        reason=state.closing.reason if state.closing is not None else state.reason,
         steps=tuple(steps),
     )
 

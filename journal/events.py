@@ -66,7 +66,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
 # --- inputs -----------------------------------------------------------------------------------------------------------
 
 
-class RunStarted(Event, tag="run_started"):
+class RunStarted(Event, frozen=True, tag="run_started"):
     """Row 1 of every journal: what the run was started with.
 
     `entrypoints` are the steps without incoming edges; `timeout_at_us` is the run's own deadline.
@@ -90,7 +90,7 @@ class RunStarted(Event, tag="run_started"):
     continued_from_run_id: str | None = None
 
 
-class AttemptFinished(Event, tag="attempt_finished"):
+class AttemptFinished(Event, frozen=True, tag="attempt_finished"):
     """A worker's result. `outcome` is what the handler did, not what becomes of the node."""
 
     node: str
@@ -104,14 +104,14 @@ class AttemptFinished(Event, tag="attempt_finished"):
     finished_at_us: int = 0
 
 
-class TimerFired(Event, tag="timer_fired"):
+class TimerFired(Event, frozen=True, tag="timer_fired"):
     """A timer of the state came due. `key` is a node's ref, or one of the run's own (`@timeout`, `@grace`)."""
 
     key: str
     due_at_us: int
 
 
-class ControlReceived(Event, tag="control_received"):
+class ControlReceived(Event, frozen=True, tag="control_received"):
     """An operator's or a parent's request, taken up by this tick."""
 
     request_id: str
@@ -123,7 +123,7 @@ class ControlReceived(Event, tag="control_received"):
 # --- decisions --------------------------------------------------------------------------------------------------------
 
 
-class AttemptDispatched(Event, tag="attempt_dispatched"):
+class AttemptDispatched(Event, frozen=True, tag="attempt_dispatched"):
     """The node runs attempt `generation`. `attempt` counts within the round, from 1; `iteration` is the round, from 0.
 
     The input stands in the first attempt of a round; its retries run with the same.
@@ -139,7 +139,7 @@ class AttemptDispatched(Event, tag="attempt_dispatched"):
     iteration: int = 0
 
 
-class NodeParked(Event, tag="node_parked"):
+class NodeParked(Event, frozen=True, tag="node_parked"):
     """The node waits for `waiting`, at most until `until_us`."""
 
     node: str
@@ -147,7 +147,7 @@ class NodeParked(Event, tag="node_parked"):
     until_us: int | None = None
 
 
-class NodeSettled(Event, tag="node_settled"):
+class NodeSettled(Event, frozen=True, tag="node_settled"):
     """The node is done, and with it its outgoing edges: targets `taken` and `untaken`, each source's edges to one target
         counting once. A worker step's output and error came with its last `attempt_finished` and are not repeated here."""
 
@@ -161,21 +161,21 @@ class NodeSettled(Event, tag="node_settled"):
     untaken: tuple[str, ...] = ()
 
 
-class ContextPatched(Event, tag="context_patched"):
+class ContextPatched(Event, frozen=True, tag="context_patched"):
     """Effects of `node`: top-level context keys replaced."""
 
     node: str
     patch: JsonObject
 
 
-class CheckpointReached(Event, tag="checkpoint_reached"):
+class CheckpointReached(Event, frozen=True, tag="checkpoint_reached"):
     """The node that carries this checkpoint succeeded."""
 
     node: str
     checkpoint: str
 
 
-class RunClosing(Event, tag="run_closing"):
+class RunClosing(Event, frozen=True, tag="run_closing"):
     """The run is going to end as `status`: no step starts any more; attempts in flight may finish until `grace_until_us`,
     then the `defers` run, then the run ends."""
 
@@ -187,23 +187,25 @@ class RunClosing(Event, tag="run_closing"):
     grace_until_us: int | None = None
 
 
-class DefersStarted(Event, tag="defers_started"):
+class DefersStarted(Event, frozen=True, tag="defers_started"):
     """Everything else is settled; the deferred steps run now."""
 
     defers: tuple[str, ...]
 
 
-class TickLimited(Event, tag="tick_limited"):
+class TickLimited(Event, frozen=True, tag="tick_limited"):
     """The tick reached its limits with runnable steps left; the next one goes on, whatever wakes it."""
 
 
-class RunEnded(Event, tag="run_ended"):
-    """The last event of a run (until a redrive reopens it)."""
+class RunEnded(Event, frozen=True, tag="run_ended"):
+    """The last event of a run (until a redrive reopens it). Where `run_closing` came before with the same status, what
+    it says of output, error and reason holds and is not repeated."""
 
     status: EndStatus
     output: JsonValue = None
     output_ref: PayloadRef | None = None
     error: ErrorInfo | None = None
+    reason: str = ""
 
 
 AnyEvent = (

@@ -214,10 +214,13 @@ def _tick_limited(state: RunState, event: TickLimited) -> None:
 
 
 def _run_ended(state: RunState, event: RunEnded) -> None:
+    closing = state.closing
+    end = event if closing is None or closing.status != event.status else closing
     state.status = event.status
-    state.output = event.output
-    state.output_ref = event.output_ref
-    state.error = event.error
+    state.output = end.output
+    state.output_ref = end.output_ref
+    state.error = end.error
+    state.reason = end.reason
     state.ended_at_us = state.at_us
     state.closing = None
     state.timers.due.clear()

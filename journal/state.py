@@ -138,6 +138,7 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
     output: JsonValue = None
     output_ref: PayloadRef | None = None
     error: ErrorInfo | None = None
+    reason: str = ""
     tick_limited: bool = False
     touched: deque[str] = msgspec.field(default_factory=deque)
     agenda: list[tuple[int, str]] = msgspec.field(default_factory=list)

@@ -34,9 +34,12 @@ def begin_closing(
     output_ref: PayloadRef | None = None,
     reason: str = "",
 ) -> None:
-    """Decide how the run ends. The first decision stands."""
+    """Decide how the run ends; where nothing is left to be done first, it ends. The first decision stands."""
     state = tick.state
     if state.closing is not None:
+        return
+    if not state.open_nodes and not tick.program.defers:
+        tick.emit(RunEnded(status=status, output=output, output_ref=output_ref, error=error, reason=reason))
         return
     grace_until_us = tick.now_us + CANCEL_GRACE_MS * 1_000 if state.running_count else None
     tick.emit(
@@ -70,7 +73,8 @@ def close_open_nodes(tick: Tick) -> None:
 def terminate(tick: Tick, reason: str) -> None:
     """End the run at once."""
     close_open_nodes(tick)
-    tick.emit(RunEnded(status="terminated", error=ErrorInfo(type="RunTerminated", message=reason, retryable=False)))
+    error = ErrorInfo(type="RunTerminated", message=reason, retryable=False)
+    tick.emit(RunEnded(status="terminated", error=error, reason=reason))
 
 
 def complete(tick: Tick) -> None:
@@ -94,11 +98,7 @@ def advance_closing(tick: Tick) -> None:
     if not closing.defers_started and tick.program.defers:
         tick.emit(DefersStarted(defers=tick.program.defers))
     elif not state.touched and not state.agenda:
-        tick.emit(
-            RunEnded(
-                status=closing.status, output=closing.output, output_ref=closing.output_ref, error=closing.error
-            )
-        )
+        tick.emit(RunEnded(status=closing.status))
 
 
 def _run_output(tick: Tick) -> JsonValue:

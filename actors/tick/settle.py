@@ -27,6 +27,8 @@ from ductor.journal.events import (
     PayloadRef,
 )
 
+SettledStatus = Literal["succeeded", "failed", "skipped", "cancelled"]
+
 NO_ROUTE = Route(targets=(), groups=())
 
 
@@ -59,8 +61,8 @@ def succeed(
     """The step's work is done. `output` is what its own expressions see; `inline` and `ref` are what the event carries
     (nothing for worker steps, whose result is in the row already). False when effects or a choice failed to evaluate and
     the node failed instead."""
-    if tick.state.closing is not None and not node.is_defer:
-        tick.emit(NodeSettled(node=node.ref, status="succeeded", outcome=outcome, output=inline, output_ref=ref))
+    if tick.state.closing is not None:  # also for deferred steps: nothing follows from them
+        _emit_alone(tick, node, "succeeded", outcome, inline=inline, ref=ref)
         return True
     try:
         patch, taken = _effects_and_edges(tick, node, outcome, output)
@@ -82,8 +84,8 @@ def fail(
     tick: Tick, node: ProgramNode, error: ErrorInfo, *, inline: JsonValue = None, ref: PayloadRef | None = None
 ) -> None:
     """The step has failed for good."""
-    if node.is_defer or tick.state.closing is not None:
-        tick.emit(NodeSettled(node=node.ref, status="failed", outcome="error", error=error, output=inline, output_ref=ref))
+    if tick.state.closing is not None:
+        _emit_alone(tick, node, "failed", "error", inline=inline, ref=ref, error=error)
         return
     if node.step.on_error == "fail":
         _emit_settled(tick, node, "failed", "error", set(), inline=inline, ref=ref, error=error)
@@ -169,7 +171,7 @@ def _own_for_choices(tick: Tick, node: ProgramNode, outcome: str, error: ErrorIn
 def _emit_settled(
     tick: Tick,
     node: ProgramNode,
-    status: Literal["succeeded", "failed", "skipped", "cancelled"],
+    status: SettledStatus,
     outcome: str,
     taken: set[str],
     *,
@@ -177,8 +179,6 @@ def _emit_settled(
     ref: PayloadRef | None = None,
     error: ErrorInfo | None = None,
 ) -> None:
-    # a worker step's error stands in its attempt_finished event already
-    known = tick.node_state(node).error
     tick.emit(
         NodeSettled(
             node=node.ref,
@@ -186,8 +186,33 @@ def _emit_settled(
             outcome=outcome,
             output=inline,
             output_ref=ref,
-            error=None if error is known else error,
+            # a worker step's error stands in its attempt_finished event already
+            error=None if error is tick.node_state(node).error else error,
             taken=tuple(target for target in node.targets if target in taken),
             untaken=tuple(target for target in node.targets if target not in taken),
+        )
+    )
+
+
+def _emit_alone(
+    tick: Tick,
+    node: ProgramNode,
+    status: SettledStatus,
+    outcome: str,
+    *,
+    inline: JsonValue = None,
+    ref: PayloadRef | None = None,
+    error: ErrorInfo | None = None,
+) -> None:
+    """The node settles while the run is closing: its edges lead nowhere any more, and need not be told."""
+    known = error is tick.node_state(node).error
+    tick.emit(
+        NodeSettled(
+            node=node.ref,
+            status=status,
+            outcome=outcome,
+            output=inline,
+            output_ref=ref,
+            error=None if known else error,
         )
     )
