@@ -41,6 +41,8 @@ def make_batch(commits: Sequence[Commit]) -> Batch:
     starts = [commit for commit in commits if commit.start is not None]
     if starts:
         parts.add("starts")
+        if any(commit.start.key is not None for commit in starts if commit.start is not None):
+            parts.add("keys")
         columns |= _starts(starts)
     heads = [commit for commit in commits if commit.head is not None and commit.start is None]
     if heads:

@@ -3,8 +3,8 @@
 -- hash of at most one batch, while a join to `won` would be a nested loop over it.
 -- Order of tables, the same in all statements: start key, head, journal, payload, head update, timer, control, attempt.
 
--- name: starts
--- A key or a head is tried for only where the run is not there, and the last look below undoes a half-won start.
+-- name: keys
+-- A key is tried for only where the run is not there, and `winners_with_starts` undoes a half-won start.
 keyed AS (
     INSERT INTO ductor.eec_start_key (tenant, definition, key, run_id)
     SELECT s.tenant, s.definition, s.key, s.run_id
@@ -17,6 +17,8 @@ keyed AS (
     ON CONFLICT (tenant, definition, key) DO NOTHING
     RETURNING run_id
 ),
+
+-- name: starts
 started AS (
     INSERT INTO ductor.eec_workflow_run (run_id, tenant, definition, key, manifest_hash, status, started_at_us,
         updated_at_us, ended_at_us, parent_run_id, root_run_id, error_type, search_attributes)
@@ -28,12 +30,17 @@ started AS (
             :start_root_run_id::uuid[], :start_error_type::text[], :start_search_attributes::json[])
         AS s (run_id, tenant, definition, key, manifest_hash, status, started_at_us, updated_at_us, ended_at_us,
             parent_run_id, root_run_id, error_type, search_attributes)
-    WHERE (s.key IS NULL OR s.run_id IN (SELECT run_id FROM keyed))
+    WHERE {has_key}
         AND (SELECT t.version FROM ductor.eec_workflow_transition t WHERE t.run_id = s.run_id AND t.version = 1) IS NULL
-    ORDER BY s.run_id
     ON CONFLICT (run_id) DO NOTHING
     RETURNING run_id, key
 ),
+
+-- name: has_key
+(s.key IS NULL OR s.run_id IN (SELECT run_id FROM keyed))
+
+-- name: has_no_key
+s.key IS NULL
 
 -- name: rows
 -- A scalar subquery stays an index look-up; EXISTS under OR would become a hash of the whole journal.
@@ -119,11 +126,24 @@ FROM won
 
 -- name: winners_with_starts
 SELECT count(*)::integer AS won_count,
-    CASE WHEN (SELECT count(*) FROM started) <> count(*) FILTER (WHERE version = 1)
-            OR (SELECT count(*) FROM keyed) <> (SELECT count(*) FROM started WHERE key IS NOT NULL)
-        THEN ductor.eec_partial_start() END AS undone,
-    CASE WHEN count(*) < cardinality(:row_run_id::uuid[]) THEN array_agg(commit_id) END AS won
+    CASE WHEN count(*) < cardinality(:row_run_id::uuid[]) THEN array_agg(commit_id) END AS won,
+    CASE WHEN (SELECT count(*) FROM started) <> count(*) FILTER (WHERE version = 1) {or_key_without_head}
+        THEN ductor.eec_partial_start() END AS undone
 FROM won
+
+-- name: or_key_without_head
+OR (SELECT count(*) FROM keyed) <> (SELECT count(*) FROM started WHERE key IS NOT NULL)
+
+-- name: lone_row
+-- A tick that writes its journal row and nothing else, alone: the batch's statement without the cost of a batch.
+INSERT INTO ductor.eec_workflow_transition (run_id, version, commit_id, at_us, events, hash)
+SELECT b.run_id, b.version, b.commit_id, b.at_us, b.events, b.hash
+FROM (VALUES (:row_run_id::uuid, :row_version::bigint, :row_commit_id::uuid, :row_at_us::bigint, :row_events::json,
+        :row_hash::bytea))
+    AS b (run_id, version, commit_id, at_us, events, hash)
+WHERE {has_previous}
+ON CONFLICT (run_id, version) DO NOTHING
+RETURNING commit_id
 
 -- name: resolve_losers
 -- Asked in a new snapshot about commits that did not win: who did, and whose is the key.

@@ -7,6 +7,7 @@ mended by sending again (a key that an outsider holds, a value that is refused) 
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Sequence
 
 import asyncpg
@@ -16,7 +17,7 @@ from ductor.journal.errors import ValueRefusedError
 from ductor.journal.postgres.batch import Batch, make_batch
 from ductor.journal.postgres.failures import Failure, classify, refused_field
 from ductor.journal.postgres.settings import WRITER_PLANNER_SETTINGS, ConnectionSettings, WriterLimits
-from ductor.journal.postgres.statements import RESOLVE_LOSERS, Statement, commit_statement
+from ductor.journal.postgres.statements import LONE_ROW, RESOLVE_LOSERS, Statement, commit_statement
 from ductor.journal.store import Appended, Commit, CommitAnswer, Conflict, StartKeyTaken
 
 _logger = logging.getLogger(__name__)
@@ -90,15 +91,22 @@ class Lane:
             connection.terminate()
 
     async def _send(self, batch: Batch, commits: Sequence[Commit]) -> list[CommitAnswer]:
-        statement = commit_statement(batch.parts)
         async with asyncio.timeout(self._settings.command_timeout_s):
-            row = (await self._fetch(statement, statement.arguments(batch.columns)))[0]
-            if row["won_count"] == batch.row_count:
+            won_count, won = await self._write(batch)
+            if won_count == batch.row_count:
                 return [Appended(commit.version) for commit in commits]
-            won = set(row["won"] or ())
             losers = [commit for commit in commits if commit.version and commit.commit_id not in won]
             lost = await self._resolve(losers)
         return [lost.get(commit.run_id) or Appended(commit.version) for commit in commits]
+
+    async def _write(self, batch: Batch) -> tuple[int, set[uuid.UUID]]:
+        """Send the batch's statement: how many rows won, and if not all did, which."""
+        if batch.row_count == 1 and not batch.parts:
+            values = [batch.columns[name][0] for name in LONE_ROW.parameters]
+            return len(await self._fetch(LONE_ROW, values)), set()
+        statement = commit_statement(batch.parts)
+        row = (await self._fetch(statement, statement.arguments(batch.columns)))[0]
+        return row["won_count"], set(row["won"] or ())
 
     async def _resolve(self, losers: Sequence[Commit]) -> dict[str, CommitAnswer]:
         """Why commits did not win; those that an earlier sending had written already did."""

@@ -4,7 +4,7 @@ A file holds named texts (`-- name: head`). Parameters are named in the text (`:
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
@@ -42,6 +42,8 @@ _COMMIT = read_named("commit.sql")
 QUERIES: Mapping[str, Statement] = {name: number_parameters(text) for name, text in read_named("queries.sql").items()}
 RESOLVE_LOSERS = number_parameters(_COMMIT["resolve_losers"])
 
+LONE_ROW = number_parameters(_COMMIT["lone_row"].replace("{has_previous}", _COMMIT["has_previous"]))
+
 # in the order of tables that every statement keeps
 _OPTIONAL_PARTS = ("payloads", "heads", "timers", "controls", "attempts")
 
@@ -50,15 +52,23 @@ _OPTIONAL_PARTS = ("payloads", "heads", "timers", "controls", "attempts")
 def commit_statement(parts: frozenset[str]) -> Statement:
     """The statement that commits a batch whose commits need `parts` beside their journal rows.
 
-    `parts` is taken from: starts, payloads, heads, timers, controls, attempts.
+    `parts` is taken from: starts, keys (only with starts), payloads, heads, timers, controls, attempts.
     """
-    with_starts = "starts" in parts
-    check = _COMMIT["has_previous_or_head" if with_starts else "has_previous"]
-    texts: Iterable[str] = (
+    with_starts, with_keys = "starts" in parts, "keys" in parts
+    fillings = {
+        "{has_key}": _COMMIT["has_key" if with_keys else "has_no_key"],
+        "{has_previous}": _COMMIT["has_previous_or_head" if with_starts else "has_previous"],
+        "{or_key_without_head}": _COMMIT["or_key_without_head"] if with_keys else "",
+    }
+    texts = (
         "WITH",
+        _COMMIT["keys"] if with_keys else "",
         _COMMIT["starts"] if with_starts else "",
-        _COMMIT["rows"].replace("{has_previous}", check),
+        _COMMIT["rows"],
         *(_COMMIT[part] for part in _OPTIONAL_PARTS if part in parts),
         _COMMIT["winners_with_starts" if with_starts else "winners"],
     )
-    return number_parameters("\n".join(text for text in texts if text))
+    text = "\n".join(text for text in texts if text)
+    for mark, filling in fillings.items():
+        text = text.replace(mark, filling)
+    return number_parameters(text)
