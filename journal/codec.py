@@ -21,7 +21,7 @@ from typing import get_origin
 import msgspec
 
 from ductor.definitions.values import JsonValue
-from ductor.journal.errors import UnknownEventError, ValueRefusedError
+from ductor.journal.errors import UnknownEventError, UnreadableSnapshotError, ValueRefusedError
 from ductor.journal.events import AnyEvent, ErrorInfo, PayloadRef
 from ductor.journal.state import RunState, Timers
 from ductor.journal.store import Payload
@@ -101,9 +101,12 @@ def decode_state(data: bytes) -> RunState:
     """The state of a snapshot, its heap of timers rebuilt. The caller has compared the fold revision before.
 
     Raises:
-        msgspec.DecodeError: the bytes are no snapshot of this revision.
+        UnreadableSnapshotError: the bytes are no snapshot of this revision.
     """
-    state = _STATE_DECODER.decode(data)
+    try:
+        state = _STATE_DECODER.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UnreadableSnapshotError(str(error)) from error
     state.timers.heap = [(due_at_us, key) for key, due_at_us in state.timers.due.items()]
     heapq.heapify(state.timers.heap)
     return state

@@ -90,6 +90,20 @@ class UnknownEventError(JournalError):
         )
 
 
+class UnreadableSnapshotError(JournalError):
+    """A stored state can't be read, though its fold revision is this software's. The journal still gives the state.
+
+    Attributes:
+        reason: what the decoder said.
+    """
+
+    code = "unreadable_snapshot"
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"a snapshot can't be read ({reason}); delete its row, the journal gives the same state")
+
+
 class BrokenChainError(JournalError):
     """A journal's hash chain does not hold: a row was changed, removed or inserted outside of ductor.
 
@@ -103,6 +117,21 @@ class BrokenChainError(JournalError):
     def __init__(self, run_id: str, version: int) -> None:
         self.run_id, self.version = run_id, version
         super().__init__(f"run {run_id}: the hash of version {version} does not fit its journal")
+
+
+class MissingVersionError(JournalError):
+    """A row of a journal is not among those at hand, so that the state after it can't be told.
+
+    Attributes:
+        run_id: which run.
+        version: the first row that is missing.
+    """
+
+    code = "missing_version"
+
+    def __init__(self, run_id: str, version: int) -> None:
+        self.run_id, self.version = run_id, version
+        super().__init__(f"run {run_id}: version {version} of its journal is missing; ask for versions that exist")
 
 
 class SchemaVersionError(JournalError):

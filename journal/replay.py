@@ -1,0 +1,150 @@
+"""The past of a run, from its journal: its state at any version, what changed between two, and whether it was tampered
+with. Pure: rows come in as values, states go out.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from ductor.definitions.values import JsonValue
+from ductor.journal.chain import link
+from ductor.journal.codec import decode_events, decode_state, decode_value
+from ductor.journal.errors import BrokenChainError, MissingVersionError
+from ductor.journal.fold import fold_row
+from ductor.journal.state import FOLD_REVISION, NodeState, RunState
+from ductor.journal.store import LoadedRun, Snapshot, Transition
+
+_NOT_COMPARED = frozenset({
+    "run_id", "version", "last_hash", "at_us", "nodes", "open_nodes", "running_count", "timers", "touched", "agenda",
+    "payloads",
+})  # fmt: skip
+"""What differs between any two versions, is derived from the rest, or is compared part by part."""
+_BY_KEY = ("config", "context", "search_attributes", "checkpoints")
+
+_SORTED_ENCODER = msgspec.json.Encoder(order="sorted")
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One difference between two states of a run.
+
+    Attributes:
+        path: where, as `("nodes", "reserve", "status")` or `("context", "total")`.
+        before, after: the values; UNSET where there was or is none.
+    """
+
+    path: tuple[str, ...]
+    before: JsonValue | msgspec.UnsetType = msgspec.UNSET
+    after: JsonValue | msgspec.UnsetType = msgspec.UNSET
+
+
+def state_at(
+    run_id: str, transitions: Iterable[Transition], version: int | None = None, *, snapshot: Snapshot | None = None
+) -> RunState:
+    """The state after `version` rows, or after all of them.
+
+    Args:
+        run_id: whose rows these are.
+        transitions: rows in order, without holes, from version 1 or from any that the snapshot covers; rows before or
+            after what is needed are passed over.
+        version: the row to stop after; 0 for the state before the first.
+        snapshot: where to begin, if it is of this fold revision and not past `version`.
+
+    Raises:
+        MissingVersionError: a row that is needed is not there.
+        UnknownEventError: a row can't be read by this version of the software.
+        UnreadableSnapshotError: the snapshot can't.
+    """
+    state = _beginning(run_id, version, snapshot)
+    for transition in transitions:
+        if version is not None and state.version >= version:
+            return state
+        if transition.version <= state.version:
+            continue
+        if transition.version != state.version + 1:
+            break
+        fold_transition(state, transition)
+    if version is not None and state.version < version:
+        raise MissingVersionError(run_id, state.version + 1)
+    return state
+
+
+def loaded_state(loaded: LoadedRun) -> RunState:
+    """The state of a run that a store has loaded, its large values at hand.
+
+    Raises:
+        MissingVersionError, UnknownEventError, UnreadableSnapshotError: as `state_at`.
+    """
+    last_version = loaded.tail[-1].version if loaded.tail else None
+    state = state_at(loaded.head.run_id, loaded.tail, last_version, snapshot=loaded.snapshot)
+    for payload in loaded.payloads:
+        state.payloads[payload.hash] = decode_value(payload.text, f"payload {payload.hash} of run {state.run_id}")
+    return state
+
+
+def fold_transition(state: RunState, transition: Transition) -> None:
+    """Fold the next row into `state`. Raises UnknownEventError, `state` untouched, where the row can't be read here."""
+    events = decode_events(transition.events, run_id=transition.run_id, version=transition.version)
+    fold_row(state, transition.version, transition.at_us, transition.hash, events)
+
+
+def verify_chain(
+    run_id: str, transitions: Iterable[Transition], *, after_version: int = 0, after_hash: bytes = b""
+) -> tuple[int, bytes]:
+    """Recompute the hashes of rows that follow `after_version`, whose hash is `after_hash`.
+
+    Returns:
+        The last version and its hash: where to go on with the next page of rows, or what a receipt names.
+
+    Raises:
+        BrokenChainError: at the first row whose run, version or hash does not fit the row before.
+    """
+    version, last_hash = after_version, after_hash
+    for row in transitions:
+        version += 1
+        expected = link(last_hash, run_id, version, row.at_us, row.events)
+        if row.run_id != run_id or row.version != version or row.hash != expected:
+            raise BrokenChainError(run_id, version)
+        last_hash = row.hash
+    return version, last_hash
+
+
+def difference(before: RunState, after: RunState) -> list[Change]:
+    """What changed for people who read: fields of the run, then context and the like by key, nodes, timers."""
+    return [
+        *_changes((), _run_fields(before), _run_fields(after)),
+        *(change for name in _BY_KEY for change in _changes((name,), getattr(before, name), getattr(after, name))),
+        *_node_changes(before.nodes, after.nodes),
+        *_changes(("timers",), before.timers.due, after.timers.due),
+    ]
+
+
+def _beginning(run_id: str, version: int | None, snapshot: Snapshot | None) -> RunState:
+    if snapshot is None or snapshot.fold_revision != FOLD_REVISION:
+        return RunState(run_id=run_id)
+    if version is not None and snapshot.version > version:
+        return RunState(run_id=run_id)
+    return decode_state(snapshot.state)
+
+
+def _run_fields(state: RunState) -> dict[str, object]:
+    names = (name for name in RunState.__struct_fields__ if name not in _NOT_COMPARED and name not in _BY_KEY)
+    return {name: getattr(state, name) for name in names}
+
+
+def _node_changes(before: dict[str, NodeState], after: dict[str, NodeState]) -> Iterator[Change]:
+    untouched = NodeState()
+    for ref in {**before, **after}:
+        old, new = before.get(ref, untouched), after.get(ref, untouched)
+        if _SORTED_ENCODER.encode(old) != _SORTED_ENCODER.encode(new):
+            yield from _changes(("nodes", ref), msgspec.structs.asdict(old), msgspec.structs.asdict(new))
+
+
+def _changes(path: tuple[str, ...], before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[Change]:
+    """Entries that differ as JSON: 1 is not 1.0, and the order of an object's keys says nothing."""
+    for key in {**before, **after}:
+        if key not in after:
+            yield Change((*path, key), before=msgspec.to_builtins(before[key]))
+        elif key not in before:
+            yield Change((*path, key), after=msgspec.to_builtins(after[key]))
+        elif _SORTED_ENCODER.encode(before[key]) != _SORTED_ENCODER.encode(after[key]):
+            yield Change((*path, key), msgspec.to_builtins(before[key]), msgspec.to_builtins(after[key]))
