@@ -11,7 +11,6 @@ Everything is compact UTF-8; keys keep the order in which they were given, so te
 the same text, byte for byte.
 """
 
-import heapq
 from collections import deque
 from collections.abc import Sequence
 from hashlib import sha256
@@ -107,8 +106,7 @@ def decode_state(data: bytes) -> RunState:
         state = _STATE_DECODER.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
         raise UnreadableSnapshotError(str(error)) from error
-    state.timers.heap = [(due_at_us, key) for key, due_at_us in state.timers.due.items()]
-    heapq.heapify(state.timers.heap)
+    state.timers.rebuild()
     return state
 
 

@@ -31,6 +31,10 @@ FOLD_REVISION = 1
 """Grows when a fold of the same journal gives another state; snapshots of another revision are ignored."""
 
 
+STALE_TIMERS_TOLERATED = 64
+"""Entries of the heap of timers that may be out of date however few timers there are."""
+
+
 class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The state of one step in one run.
 
@@ -80,7 +84,8 @@ class Closing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Timers(msgspec.Struct):
-    """Deadlines by key. `heap` may hold entries that `due` no longer confirms; they are dropped when they surface."""
+    """Deadlines by key. `heap` may hold entries that `due` no longer confirms: they are dropped when they surface, and all
+    at once when they outnumber the others, so that a run of a million rounds holds no million deadlines."""
 
     due: dict[str, int] = msgspec.field(default_factory=dict)
     heap: list[tuple[int, str]] = msgspec.field(default_factory=list)
@@ -88,7 +93,15 @@ class Timers(msgspec.Struct):
     def set(self, key: str, due_at_us: int) -> None:
         """Arm or re-arm `key`."""
         self.due[key] = due_at_us
-        heapq.heappush(self.heap, (due_at_us, key))
+        if len(self.heap) > 2 * len(self.due) + STALE_TIMERS_TOLERATED:
+            self.rebuild()
+        else:
+            heapq.heappush(self.heap, (due_at_us, key))
+
+    def rebuild(self) -> None:
+        """Make the heap anew from `due`."""
+        self.heap = [(due_at_us, key) for key, due_at_us in self.due.items()]
+        heapq.heapify(self.heap)
 
     def cancel(self, key: str) -> None:
         """Disarm `key`; nothing happens where it is not armed."""
