@@ -25,22 +25,27 @@ MAX_TEXT_LENGTH = 1_000_000
 """Characters of a text, or bytes, made by an expression."""
 MAX_PATTERN_LENGTH = 512
 """Characters of a regular expression."""
-MAX_RESULT_COST = 500_000
+MAX_RESULT_COST = 250_000
 """Units of cost of the result of one evaluation: one for each value in it, and its text."""
 MAX_VALUE_DEPTH = 64
 """Lists and maps inside each other in a value that is compared, converted or returned."""
 CHARACTERS_PER_UNIT = 16
 """Characters of text read or copied for one unit of cost."""
+UNITS_PER_CONTAINER = 5
+"""What it costs to make a list or a map, beside its items."""
+UNITS_PER_PATTERN = 300
+"""What it costs to compile a regular expression."""
 
 
 class Meter:
     """Counts the cost of one evaluation and stops it when it goes over a limit."""
 
-    __slots__ = ("cost", "iterations")
+    __slots__ = ("cost", "iterations", "patterns")
 
     def __init__(self, cost: int = MAX_COST) -> None:
         self.cost = cost
         self.iterations = MAX_ITERATIONS
+        self.patterns: frozenset[str] = frozenset()
 
     def charge(self, units: int) -> None:
         """Take `units` off what is left."""
@@ -63,7 +68,18 @@ class Meter:
         """Take the cost of a list or map of `size` items, and refuse one that is too large."""
         if size > MAX_LIST_SIZE:
             raise BudgetFault(f"a list or map of {size} items is larger than {MAX_LIST_SIZE}")
-        self.charge(size)
+        self.charge(UNITS_PER_CONTAINER + size)
+
+    def use_pattern(self, pattern: str) -> None:
+        """Take the cost of compiling a pattern, once an evaluation, and refuse one that is too long.
+
+        Whether it is really compiled now does not count: the same evaluation costs the same everywhere.
+        """
+        if len(pattern) > MAX_PATTERN_LENGTH:
+            raise BudgetFault(f"a pattern of {len(pattern)} characters is longer than {MAX_PATTERN_LENGTH}")
+        if pattern not in self.patterns:
+            self.charge(UNITS_PER_PATTERN)
+            self.patterns |= {pattern}
 
     def make_text(self, length: int) -> None:
         """Take the cost of a text of `length` characters, and refuse one that is too long."""

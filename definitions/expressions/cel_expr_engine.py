@@ -1,7 +1,7 @@
 """The engine over CEL's C++ runtime (`cel-expr-python`).
 
 An expression goes to the runtime if `cel_expr_source` can write it; everything else, every failure of the runtime, and
-every input that it would read in another way (an integer beyond 64 bits, a map to loop over) goes to the portable
+every input that it would read in another way (an integer beyond 64 bits, a map to loop over) or too slowly goes to the portable
 engine. That is sound because absorbed failures never change a result: `true || x` is true whatever `x` is.
 """
 
@@ -76,7 +76,7 @@ def _convertible(inputs: list[tuple[str, Input, Program]], activation: Activatio
             value = read(activation)
         except Fault:
             continue
-        if given.source_of_loop and type(value) is not list:
+        if given.most_items is not None and (type(value) is not list or len(value) > given.most_items):
             return None
         room = _room_after(value, room)
         if room < 0:

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ductor.definitions.expressions.analysis import is_type_constant
+from ductor.definitions.expressions.budget import MAX_ITERATIONS
 from ductor.definitions.expressions.cel_values import Value
 from ductor.definitions.expressions.syntax import (
     Binary,
@@ -28,6 +29,7 @@ from ductor.definitions.expressions.syntax import (
     Literal,
     Logical,
     Loop,
+    LoopKind,
     MapLiteral,
     Name,
     Node,
@@ -41,6 +43,8 @@ MAX_INPUTS = 16
 """Paths of one expression that the runtime gets."""
 MAX_JOINS = 4
 """Uses of `+` that may join texts or lists; each can double what it is given."""
+MAX_GROWING_ITEMS = 256
+"""Items that `map` or `filter` goes over: the runtime copies what it has made so far with every item it adds."""
 MAX_LITERAL_ITEMS = 16
 """Items of a list or map literal inside a loop."""
 _ARITHMETIC = frozenset(("-", "*", "/", "%"))
@@ -58,11 +62,12 @@ class Input(msgspec.Struct, frozen=True):
 
     Attributes:
         node: what it stands for, evaluated by the portable engine.
-        source_of_loop: whether a loop goes over it, so that it must be a list: a map has no order there.
+        most_items: if a loop goes over it, how many items it may have. It must be a list then: a map has no order
+            in the runtime.
     """
 
     node: Node
-    source_of_loop: bool
+    most_items: int | None
 
 
 class Emitter:
@@ -108,10 +113,10 @@ class Emitter:
     def children(self, node: Node, scope: Scope) -> list[str]:
         return [self.emit(child, scope) for child in node.children()]
 
-    def input(self, node: Node, *, source_of_loop: bool = False) -> str:
+    def input(self, node: Node, *, most_items: int | None = None) -> str:
         if len(self.inputs) == MAX_INPUTS:
             raise Unsupported
-        self.inputs.append(Input(node, source_of_loop))
+        self.inputs.append(Input(node, most_items))
         return f"v{len(self.inputs) - 1}"
 
     def presence(self, node: Has, scope: Scope) -> str:
@@ -172,17 +177,18 @@ class Emitter:
             raise Unsupported  # what such a loop makes can be as large as all rounds together
         if node.kind == "map" and not _stays_small(node.body, node.variable):
             raise Unsupported
-        source = self.loop_source(node.source, scope)
+        source = self.loop_source(node.source, node.kind, scope)
         variable = f"x{self.variables}"
         self.variables += 1
         inner = {**scope, node.variable: variable}
         parts = [variable, *(self.emit(child, inner) for child in node.children()[1:])]
         return f"{source}.{node.kind}({', '.join(parts)})"
 
-    def loop_source(self, node: Node, scope: Scope) -> str:
+    def loop_source(self, node: Node, kind: LoopKind, scope: Scope) -> str:
         path = path_of(node)
         if path is not None and path[0].name not in scope:
-            return self.input(node, source_of_loop=True)
+            grows = kind in ("map", "filter")
+            return self.input(node, most_items=MAX_GROWING_ITEMS if grows else MAX_ITERATIONS)
         if isinstance(node, ListLiteral) or (isinstance(node, Loop) and node.kind in ("map", "filter")):
             return self.emit(node, scope)
         raise Unsupported
@@ -202,8 +208,6 @@ def _stays_small(body: Node, variable: str) -> bool:
     path = path_of(body)
     if path is not None:
         return path[0].name == variable
-    if isinstance(body, ListLiteral | MapLiteral):
-        return all(_stays_small(child, variable) for child in body.children())
     if isinstance(body, Conditional):
         return _stays_small(body.when_true, variable) and _stays_small(body.when_false, variable)
     return isinstance(body, Literal | Unary | Binary | Logical | Has)

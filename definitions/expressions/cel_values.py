@@ -109,14 +109,14 @@ def type_name(value: Value) -> str:
     return TYPE_NAMES[type(value)]
 
 
-def is_plain_json(value: Value) -> bool:
-    """Whether a value is JSON as it stands.
+def is_plain_json(value: Value, meter: Meter | None = None) -> bool:
+    """Whether a value is JSON as it stands; its size is charged to `meter`, or to the budget of a result.
 
     Raises:
         BudgetFault: it is too large or nests too deep for the result of an expression. Values are shared while an
             expression computes, so a small expression can make a result that is immense once written out.
     """
-    return _is_plain(value, Meter(MAX_RESULT_COST), MAX_VALUE_DEPTH)
+    return _is_plain(value, meter or Meter(MAX_RESULT_COST), MAX_VALUE_DEPTH)
 
 
 def _is_plain(value: Value, meter: Meter, depth: int) -> bool:
@@ -140,14 +140,16 @@ def _is_plain(value: Value, meter: Meter, depth: int) -> bool:
     return plain
 
 
-def to_json(value: Value) -> JsonValue:
+def to_json(value: Value, meter: Meter | None = None) -> JsonValue:
     """The JSON of a value: timestamps as RFC 3339 text, durations as `90s`, bytes as base64 text.
+
+    Its size is charged to `meter`, or to the budget of a result.
 
     Raises:
         Fault: `not_json` for NaN, an infinity, a type, or keys that become the same text; `budget` for a value that is
             too large.
     """
-    return value if is_plain_json(value) else _converted(value)
+    return value if is_plain_json(value, meter) else _converted(value)
 
 
 def _converted(value: Value) -> JsonValue:

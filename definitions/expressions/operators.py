@@ -233,7 +233,7 @@ def _equal_containers(left: Value, right: Value, meter: Meter, depth: int) -> bo
         raise BudgetFault(f"the compared values nest deeper than {MAX_VALUE_DEPTH}")
     if len(left) != len(right):
         return False
-    meter.charge(len(left))
+    meter.charge(2 * len(left))
     if type(left) is list:
         return all(equal(one, other, meter, depth - 1) for one, other in zip(left, right, strict=True))
     return all(key in right and equal(item, right[key], meter, depth - 1) for key, item in left.items())

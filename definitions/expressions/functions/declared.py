@@ -90,7 +90,7 @@ def _guarded(name: str, implementation: Callable[..., JsonValue]) -> Implementat
     """A host's function, given JSON only, held to JSON, its failures told as faults."""
 
     def call(meter: Meter, *arguments: Value) -> Value:
-        given = [to_json(argument) for argument in arguments]
+        given = [to_json(argument, meter) for argument in arguments]
         try:
             result = implementation(*given)
         except Exception as error:

@@ -6,24 +6,23 @@ import json
 from uuid import UUID, uuid5
 
 from ductor.definitions.expressions.budget import Meter
-from ductor.definitions.expressions.canonical import canonical_text
-from ductor.definitions.expressions.cel_values import Value, is_plain_json, to_json
+from ductor.definitions.expressions.cel_values import Value, is_plain_json
 from ductor.definitions.expressions.errors import BudgetFault, Fault
 from ductor.definitions.expressions.functions.declared import Function
-from ductor.definitions.expressions.functions.texts import text_argument
+from ductor.definitions.expressions.functions.texts import json_text, text_argument
 from ductor.definitions.expressions.operators import no_overload
 
 UUID_NAMESPACE = UUID("6f9d3b0a-6a37-5d1c-9a5e-1f0b8f2c7d44")
 """The namespace of `uuid(name)`; changing it would change every identifier ever made."""
+UNITS_PER_UUID = 20
+"""What it costs to make a UUID, beside reading its name."""
 MAX_JSON_LENGTH = 256_000
 """Characters of a text that `parse_json` reads."""
 
 
 def to_json_text(meter: Meter, value: Value) -> str:
     """The canonical JSON of a value."""
-    text = canonical_text(to_json(value))
-    meter.make_text(len(text))
-    return text
+    return json_text(meter, value)
 
 
 def parse_json(meter: Meter, text: Value) -> Value:
@@ -71,6 +70,7 @@ def sha256(meter: Meter, value: Value) -> str:
 
 def uuid(meter: Meter, name: Value) -> str:
     """A UUID that is always the same for the same name (version 5)."""
+    meter.charge(UNITS_PER_UUID)
     return str(uuid5(UUID_NAMESPACE, text_argument("uuid", meter, name)))
 
 

@@ -15,6 +15,10 @@ from ductor.definitions.expressions.operators import no_overload
 
 MAX_FORMAT_LENGTH = 200
 """Characters of the format of `date`."""
+UNITS_PER_CALENDAR = 20
+"""What it costs to find the date and time of day of an instant."""
+UNITS_PER_CODE = 10
+"""What it costs to write one part of a date."""
 MAX_ZONES_KEPT = 128
 """Time zones kept for the next evaluation."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,9 +41,10 @@ def _zone(name: str) -> tzinfo:
         raise Fault("invalid_argument", message) from None
 
 
-def _local(instant: Timestamp, zone: Value) -> datetime:
+def _local(meter: Meter, instant: Timestamp, zone: Value) -> datetime:
     if type(zone) is not str:
         no_overload("time zone", zone)
+    meter.charge(UNITS_PER_CALENDAR)
     try:
         moment = _EPOCH + timedelta(microseconds=instant.nanoseconds // _MICROSECOND)
         return moment.astimezone(_zone(zone) if zone else UTC)
@@ -54,7 +59,7 @@ def _part(
 
     def part(meter: Meter, value: Value, zone: Value = "") -> int:
         if type(value) is Timestamp:
-            return of_datetime(_local(value, zone))
+            return of_datetime(_local(meter, value, zone))
         if type(value) is Duration and of_duration is not None and zone == "":
             sign = -1 if value.nanoseconds < 0 else 1
             return sign * of_duration(abs(value.nanoseconds))
@@ -72,7 +77,8 @@ def date(meter: Meter, instant: Value, form: Value, zone: Value = "") -> str:
         no_overload("date()", instant, form)
     if len(form) > MAX_FORMAT_LENGTH:
         raise Fault("invalid_argument", f"the format of date() has more than {MAX_FORMAT_LENGTH} characters")
-    moment = _local(to_timestamp(meter, instant), zone)
+    moment = _local(meter, to_timestamp(meter, instant), zone)
+    meter.charge(UNITS_PER_CODE * form.count("%"))
     return _CODE.sub(lambda match: _coded(match[1], moment), form)
 
 

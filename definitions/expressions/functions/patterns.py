@@ -5,8 +5,8 @@ from typing import Protocol, cast
 
 import re2
 
-from ductor.definitions.expressions.budget import MAX_PATTERN_LENGTH, Meter
-from ductor.definitions.expressions.errors import BudgetFault, Fault
+from ductor.definitions.expressions.budget import Meter
+from ductor.definitions.expressions.errors import Fault
 
 MAX_PROGRAM_BYTES = 256 * 1024
 """Memory RE2 may use for one pattern."""
@@ -50,8 +50,7 @@ def search(meter: Meter, text: str, pattern: str) -> Match | None:
         Fault: the pattern is not one of RE2.
         BudgetFault: the pattern or the text is too long.
     """
-    if len(pattern) > MAX_PATTERN_LENGTH:
-        raise BudgetFault(f"a pattern of {len(pattern)} characters is longer than {MAX_PATTERN_LENGTH}")
+    meter.use_pattern(pattern)
     try:
         program = _compiled(pattern)
     except re2.error as error:

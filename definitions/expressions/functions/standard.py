@@ -31,6 +31,8 @@ from ductor.definitions.expressions.operators import (
     no_overload,
 )
 
+UNITS_PER_TIME_TEXT = 25
+"""What it costs to read a timestamp or a duration."""
 MAX_NUMBER_LENGTH = 400
 """Characters of a text that is read as a number."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -219,6 +221,7 @@ def to_timestamp(meter: Meter, value: Value) -> Timestamp:
     if type(value) is int:
         return checked_timestamp(value * _SECOND)
     if type(value) is str:
+        meter.charge(UNITS_PER_TIME_TEXT)
         try:
             return checked_timestamp(parse_timestamp_ns(value))
         except TimeFormatError as error:
@@ -231,6 +234,7 @@ def to_duration(meter: Meter, value: Value) -> Duration:
     if type(value) is Duration:
         return value
     if type(value) is str:
+        meter.charge(UNITS_PER_TIME_TEXT)
         try:
             return checked_duration(parse_duration_ns(value))
         except TimeFormatError as error:

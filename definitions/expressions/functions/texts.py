@@ -11,6 +11,8 @@ from ductor.definitions.expressions.functions.patterns import search
 from ductor.definitions.expressions.functions.standard import to_string
 from ductor.definitions.expressions.operators import no_overload
 
+UNITS_PER_JSON_VALUE = 10
+"""What it costs to write one value as canonical JSON."""
 MAX_PRECISION = 20
 """Decimals that `format` writes."""
 
@@ -40,7 +42,16 @@ def as_text(meter: Meter, value: Value) -> str:
         return ""
     if type(value) in (Timestamp, Duration, bytes):
         return to_string(meter, value)
-    text = canonical_text(to_json(value))
+    return json_text(meter, value)
+
+
+def json_text(meter: Meter, value: Value) -> str:
+    """The canonical JSON of a value."""
+    cost = Meter(meter.cost // UNITS_PER_JSON_VALUE)
+    left = cost.cost
+    plain = to_json(value, cost)
+    meter.charge(UNITS_PER_JSON_VALUE * (1 + left - cost.cost))
+    text = canonical_text(plain)
     meter.make_text(len(text))
     return text
 
