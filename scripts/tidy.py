@@ -24,7 +24,6 @@ LONGER_FILES: dict[str, str] = {}
 DECLARED_ONLY: dict[str, str] = dict.fromkeys(
     (
         "approval",
-        "conditional",
         "connector",
         "digest",
         "event_set",
@@ -32,11 +31,8 @@ DECLARED_ONLY: dict[str, str] = dict.fromkeys(
         "human_loop",
         "interaction",
         "route",
-        "rule",
         "scatter",
         "subworkflow",
-        "task",
-        "transform",
         "wait",
     ),
     "the tick that drives it is not built",
