@@ -44,7 +44,8 @@ def test_import_contract_names_the_same_pure_core() -> None:
 
 
 def test_tidy_tree_has_no_problems(tmp_path: Path, write: Write) -> None:
-    write("definitions/steps/task.py", '"""A task."""\n')
+    write("definitions/steps/task.py", '"""What a task is."""\n')
+    write("actors/steps/task.py", '"""What a task does."""\n')
     write("docs/README.md", "[guide](guide.md#start) and [the web](https://example.org)\n")
     write("docs/guide.md", "[home](README.md)\n")
     write("tests/test_a.py", "async def test_a():\n    await asyncio.sleep(0)\n")
