@@ -84,8 +84,8 @@ class Closing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Timers(msgspec.Struct):
-    """Deadlines by key. `heap` may hold entries that `due` no longer confirms: they are dropped when they surface, and all
-    at once when they outnumber the others, so that a run of a million rounds holds no million deadlines."""
+    """Deadlines by key. `heap` may hold entries that `due` no longer confirms: they are dropped when they surface, and
+    all at once when they outnumber the others, so that a run of a million rounds holds no million deadlines."""
 
     due: dict[str, int] = msgspec.field(default_factory=dict)
     heap: list[tuple[int, str]] = msgspec.field(default_factory=list)
