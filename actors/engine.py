@@ -75,7 +75,7 @@ class Engine:
         host_id: str,
     ) -> None:
         self.store, self.clock, self.ids, self.options = store, clock, ids, options
-        self.functions = functions
+        self.functions, self.registry = functions, registry
         self.pool = WorkerPool(
             registry,
             deliver=self.deliver,
@@ -108,8 +108,12 @@ class Engine:
             self.directory.tell(run_id, message)
 
     def offer(self, assignment: Assignment) -> None:
-        """Hand an attempt to a worker; one that holds it already keeps it, and reports again what it has."""
-        self.pool.offer(assignment)
+        """Hand an attempt to a worker; one that holds it already keeps it, and reports again what it has.
+
+        A full pool takes nothing: the run is looked at again after a pause, which offers the attempt again.
+        """
+        if not self.pool.offer(assignment) and not self._is_closing:
+            self.wake_later(assignment.run_id)
 
     def cancel(self, token: str) -> None:
         """Tell a worker to stop an attempt."""

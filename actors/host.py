@@ -24,6 +24,7 @@ from ductor.actors.start import DEFAULT_TENANT
 from ductor.actors.sweeper import Sweeper
 from ductor.actors.tasks import TaskRegistry
 from ductor.actors.views import RunOutcome, Started
+from ductor.actors.worker import PoolLoad
 from ductor.definitions.compile import Compiled
 from ductor.definitions.expressions import FunctionLibrary
 from ductor.definitions.program import Program
@@ -66,7 +67,7 @@ class HostHealth(msgspec.Struct, frozen=True, kw_only=True):
     store: StoreHealth
     hot_runs: int
     armed_timers: int
-    attempts_in_flight: int
+    workers: PoolLoad | None
     waiting_for_handler: dict[str, int]
     set_aside: dict[str, str]
 
@@ -147,7 +148,7 @@ class EngineHost(Client):
             store=store,
             hot_runs=len(engine.directory) if engine else 0,
             armed_timers=len(engine.timers) if engine else 0,
-            attempts_in_flight=engine.pool.in_flight if engine else 0,
+            workers=engine.pool.load if engine else None,
             waiting_for_handler=dict(engine.pool.waiting_for_handler()) if engine else {},
             set_aside={run_id: str(error) for run_id, error in engine.set_aside_runs.items()} if engine else {},
         )

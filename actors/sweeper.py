@@ -79,7 +79,7 @@ class Sweeper:
     async def beat(self) -> None:
         """Renew this host's heartbeat, correct its clock, and see who else is alive."""
         engine = self._engine
-        tasks = tuple(engine.pool.task_names())
+        tasks = engine.registry.names
         await engine.store.beat(msgspec.structs.replace(self._record, tasks=tasks))
         if isinstance(engine.clock, SystemClock):
             sent_at_us = engine.clock.uncorrected_us()
