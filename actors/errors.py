@@ -1,8 +1,7 @@
 """Errors of the actors."""
 
-from datetime import timedelta
-
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pykka
 
@@ -139,7 +138,7 @@ class ResultNotEncodableError(ActorError):
         super().__init__(f"result of task `{task}`: {where}: {reason}")
 
 
-class NonRetryable(DuctorError):  # noqa: N818 - a handler raises it to say what to do, as it does RetryAfter
+class NonRetryable(DuctorError):
     """Raised by a handler: the attempt failed, and no retry would help.
 
     Attributes:
@@ -149,7 +148,7 @@ class NonRetryable(DuctorError):  # noqa: N818 - a handler raises it to say what
 
     code = "non_retryable"
 
-    def __init__(self, message: str = "", *, type: str | None = None, details: object = None) -> None:  # noqa: A002
+    def __init__(self, message: str = "", *, type: str | None = None, details: object = None) -> None:
         self.error_type, self.details = type, details
         super().__init__(message)
 
@@ -157,7 +156,7 @@ class NonRetryable(DuctorError):  # noqa: N818 - a handler raises it to say what
 MAX_RETRY_PAUSE_MS = 365 * 86_400_000
 
 
-class RetryAfter(DuctorError):  # noqa: N818 - see NonRetryable
+class RetryAfter(DuctorError):
     """Raised by a handler: the attempt failed, and the next one should wait this long, whatever the policy says.
 
     Attributes:
@@ -173,7 +172,7 @@ class RetryAfter(DuctorError):  # noqa: N818 - see NonRetryable
         pause: float | timedelta,
         message: str = "",
         *,
-        type: str | None = None,  # noqa: A002
+        type: str | None = None,
         details: object = None,
     ) -> None:
         """Args: `pause` is a number of seconds, or a timedelta."""

@@ -2,8 +2,8 @@
 
 - The type is the class name (for `NonRetryable` and `RetryAfter` the one they give), which retry policies match on.
 - The message is the exception's text, details its attribute `details` where that is JSON.
-- A group that holds a single exception counts as that exception: `asyncio.TaskGroup` wraps what its tasks raise. A group
-  of several is retried unless one of them says not to.
+- A group that holds a single exception counts as that exception: `asyncio.TaskGroup` wraps what its tasks raise. A
+  group of several is retried unless one of them says not to.
 
 An exception that itself misbehaves (its text raises, its details are no JSON) still gives a failure.
 """
