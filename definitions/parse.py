@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from ductor.definitions.documents.json_reader import read_json
+from ductor.definitions.documents.nodes import Node
+from ductor.definitions.documents.places import DocumentPlaces
+from ductor.definitions.documents.python_reader import read_python
+from ductor.definitions.documents.report import Report
+from ductor.definitions.documents.yaml_reader import read_yaml
 from ductor.definitions.errors import DefinitionError, Problem
-from ductor.definitions.json_reader import read_json
 from ductor.definitions.limits import DEFAULT_LIMITS, Limits
 from ductor.definitions.model import Definition
-from ductor.definitions.nodes import Node
-from ductor.definitions.parse_steps import StepsReader
-from ductor.definitions.places import DocumentPlaces
-from ductor.definitions.python_reader import read_python
-from ductor.definitions.report import Report
-from ductor.definitions.struct_shapes import StructShape, struct_shape
-from ductor.definitions.yaml_reader import read_yaml
+from ductor.definitions.parsing.steps import StepsReader
+from ductor.definitions.parsing.struct_shapes import StructShape, struct_shape
 
 TextFormat: TypeAlias = Literal["yaml", "json"]
 

@@ -10,15 +10,16 @@ from itertools import groupby
 
 import msgspec
 
+from ductor.definitions.documents.places import NO_PLACES, PlaceLookup, edge_place_key, field_key
 from ductor.definitions.errors import Place
 from ductor.definitions.expressions import Expression, FunctionLibrary, Template, compile_expression, compile_template
 from ductor.definitions.graph import Graph
 from ductor.definitions.manifest import CompiledManifest, encode_manifest, manifest_hash
 from ductor.definitions.model import Edge
-from ductor.definitions.places import NO_PLACES, PlaceLookup, edge_place_key, field_key
-from ductor.definitions.scope import CHOICE_VARIABLES, START_VARIABLES, STEP_VARIABLES, field_variables
 from ductor.definitions.steps import AnyStep
+from ductor.definitions.triggers import TriggerSchema
 from ductor.definitions.values import JsonValue
+from ductor.definitions.variables import CHOICE_VARIABLES, START_VARIABLES, STEP_VARIABLES, field_variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class Program:
         entrypoints, defers: refs, in order of position.
         output: of the run; None means the outputs of the succeeded steps among `default_outputs`, by ref.
         default_outputs: the steps without outgoing edges.
+        trigger: what a trigger must fit.
     """
 
     manifest: CompiledManifest
@@ -87,6 +89,7 @@ class Program:
     output: Template | None
     default_outputs: tuple[str, ...]
     search_attributes: Template | None
+    trigger: TriggerSchema
 
 
 def load_program(
@@ -99,8 +102,7 @@ def load_program(
 
     Args:
         manifest: as `compile_definition` gives it, or decoded from storage.
-        places: where things stand in the document, by the keys of `ductor.definitions.places`; errors of expressions
-            name them. Without it they name the field.
+        places: where things stand in the document; errors of expressions name it. Without it they name the field.
         functions: the function library of the host.
 
     Raises:
@@ -140,6 +142,7 @@ class _Loader:
                 if manifest.search_attributes
                 else None
             ),
+            trigger=TriggerSchema(manifest),
         )
 
     def _node(self, step: AnyStep, position: int, *, is_defer: bool = False) -> ProgramNode:

@@ -1,0 +1,1 @@
+"""The checks of a whole definition: steps, graph, expressions, messages and schemas."""

@@ -1,0 +1,1 @@
+"""From the tree of a document to the structs of the language: shapes, steps, edges."""
