@@ -9,8 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
@@ -19,9 +18,7 @@ import pytest
 from ductor.journal.embedded import EmbeddedPostgres, EmbeddedPostgresError
 from ductor.journal.embedded.cluster import works_in
 from ductor.journal.embedded.identity import find_binaries, mapping_prefix
-from ductor.journal.embedded.users import Users
-
-WAIT_S = 20.0
+from tests.journal.waiting import WAIT_S, until
 
 OTHER_USER = """
 import asyncio, sys
@@ -44,13 +41,6 @@ def directory() -> Iterator[Path]:
     parent.chmod(0o755)
     yield parent / "server"
     shutil.rmtree(parent)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that another process brings about and of which nothing tells us."""
-    async with asyncio.timeout(WAIT_S):
-        while not condition():
-            await asyncio.to_thread(threading.Event().wait, 0.01)
 
 
 async def until_ended(pid: int) -> None:
