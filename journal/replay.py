@@ -55,17 +55,20 @@ def state_at(
         UnreadableSnapshotError: the snapshot can't.
     """
     state = _beginning(run_id, version, snapshot)
+    if state.version == version:
+        return state
     for transition in transitions:
-        if version is not None and state.version >= version:
-            return state
         if transition.version <= state.version:
             continue
         if transition.version != state.version + 1:
             break
         fold_transition(state, transition)
-    if version is not None and state.version < version:
-        raise MissingVersionError(run_id, state.version + 1)
-    return state
+        if state.version == version:
+            return state
+    else:
+        if version is None:
+            return state
+    raise MissingVersionError(run_id, state.version + 1)
 
 
 def loaded_state(loaded: LoadedRun) -> RunState:
