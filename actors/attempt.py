@@ -53,15 +53,23 @@ def _earliest(*limits: tuple[TimeoutKind, float | None]) -> tuple[float, Timeout
     return first
 
 
-def limits_at_arrival(assignment: Assignment, now_us: int, loop_now_s: float) -> Limits | None:
-    """The limits that count from now, or None when the assignment has none at all.
+def has_limits(assignment: Assignment) -> bool:
+    """Whether any of the four timeouts is set."""
+    timeouts = assignment.timeouts
+    return not (
+        timeouts.attempt_ms is None
+        and timeouts.start_ms is None
+        and timeouts.heartbeat_ms is None
+        and assignment.total_deadline_us is None
+    )
+
+
+def limits_at_arrival(assignment: Assignment, now_us: int, loop_now_s: float) -> Limits:
+    """The limits that count while the attempt waits.
 
     The `start` limit counts from the dispatch, but from now for an attempt that was dispatched in an earlier life.
     """
-    timeouts = assignment.timeouts
-    total_us = assignment.total_deadline_us
-    if total_us is None and timeouts.attempt_ms is None and timeouts.start_ms is None and timeouts.heartbeat_ms is None:
-        return None
+    timeouts, total_us = assignment.timeouts, assignment.total_deadline_us
     limits = Limits()
     if total_us is not None:
         limits.total_at_s = loop_now_s + (total_us - now_us) / 1_000_000

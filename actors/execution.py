@@ -98,12 +98,17 @@ class Crew:
         """Workers that have an attempt."""
         return len(self._workers) - self.queue.idle_takers
 
+    @property
+    def is_free(self) -> bool:
+        """Whether an attempt offered now would go to a worker at once."""
+        return bool(self.queue.idle_takers) or (len(self._workers) < self.capacity and not self.is_closed)
+
     def offer(self, attempt: Attempt) -> bool:
         """Give the attempt to a worker, else queue it. False when the queue is full."""
-        if not self.queue.idle_takers and len(self._workers) < self.capacity and not self.is_closed:
-            self._add_worker(attempt)
-            return True
-        return self.queue.offer(attempt)
+        if self.queue.idle_takers or not self.is_free:
+            return self.queue.offer(attempt)
+        self._add_worker(attempt)
+        return True
 
     def release(self) -> None:
         """Let idle workers end, and every other one after its attempt."""

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ductor.actors.attempt import TIMER_TOLERANCE_S, Attempt, Limits, limits_at_arrival
+from ductor.actors.attempt import TIMER_TOLERANCE_S, Attempt, Limits, has_limits, limits_at_arrival
 from ductor.actors.context import TaskContext
 from ductor.actors.execution import CANCELLED, Crew, Failed, Outcome, Succeeded
 from ductor.actors.failures import timeout_info
@@ -120,13 +120,13 @@ class WorkerPool:
             return True
         if self._quiet is not None:
             return False
-        limits = limits_at_arrival(assignment, self._clock.now_us(), self._loop.time())
+        limits = None
+        if has_limits(assignment):
+            limits = limits_at_arrival(assignment, self._clock.now_us(), self._loop.time())
         attempt = Attempt(assignment, self._registry.get(assignment.task), limits)
         if not self._place(attempt):
             return False
         self._held[token] = attempt
-        if limits is not None:
-            self._arm(attempt)
         return True
 
     def confirm(self, token: str) -> None:
@@ -274,11 +274,18 @@ class WorkerPool:
     def _place(self, attempt: Attempt) -> bool:
         """Give an attempt to its crew, or keep it until its handler is there. False when there is no room."""
         if attempt.task is not None:
-            return self._crew(attempt.task).offer(attempt)
-        if self._missing_count >= MAX_WAITING_FOR_HANDLER:
+            crew = self._crew(attempt.task)
+            if crew.is_free:
+                return crew.offer(attempt)  # it begins in the next loop step, which looks at its limits itself
+            if not crew.offer(attempt):
+                return False
+        elif self._missing_count < MAX_WAITING_FOR_HANDLER:
+            self._missing.setdefault(attempt.assignment.task, {})[attempt.token] = attempt
+            self._missing_count += 1
+        else:
             return False
-        self._missing.setdefault(attempt.assignment.task, {})[attempt.token] = attempt
-        self._missing_count += 1
+        if attempt.limits is not None:
+            self._arm(attempt)
         return True
 
     def _withdraw(self, attempt: Attempt) -> None:
