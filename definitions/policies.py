@@ -24,6 +24,7 @@ class Retry(Part, frozen=True, kw_only=True):
 
     Attributes:
         max_attempts: attempts in all, the first one included; 1 means no retry.
+        max_ms: the longest pause; where documents leave it out, `initial` if that is longer than a minute.
         jitter: a share between 0 and 1.
         only: error types that this policy is for; empty means all.
         exclude: error types that it is not for (`except` in documents).

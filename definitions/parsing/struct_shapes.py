@@ -5,7 +5,7 @@ What documents write differently follows three rules: a duration or timestamp lo
 `timeout`), a tuple may be given as its one item, and the structs of `SHORT_FORMS` may be given as their main field.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cache
 from inspect import getdoc
@@ -33,6 +33,17 @@ from ductor.definitions.values import JsonObject
 
 SHORT_FORMS: Final[dict[type[Part], str]] = {Retry: "max_attempts", Timeouts: "attempt_ms"}
 """Structs that may be given as one value: `retry: 5`, `timeout: 30s`."""
+
+
+def complete_retry(values: dict[str, object]) -> None:
+    """Let the first pause be as long as it says: `max`, where it is left out, is never shorter than `initial`."""
+    initial_ms = values.get("initial_ms")
+    if "max_ms" not in values and isinstance(initial_ms, int) and initial_ms > Retry().max_ms:
+        values["max_ms"] = initial_ms
+
+
+COMPLETIONS: Final[dict[type[Part], Callable[[dict[str, object]], None]]] = {Retry: complete_retry}
+"""What a struct derives from the values given for those that are left out."""
 
 OWN_READERS: Final = frozenset({"do"})
 """Fields that the reader of steps reads itself, because they may hold steps."""
@@ -64,7 +75,7 @@ class StructShape:
         short: the field that stands for the whole when the node is no map, as `retry: 5`.
     """
 
-    struct: type
+    struct: type[Part]
     fields: dict[str, list[FieldShape]] = field(default_factory=dict)
     short: FieldShape | None = None
 
@@ -79,6 +90,8 @@ class StructShape:
             return report.add("wrong_type", f"expected a map, found {node.kind()}", path, node.position)
         values, sound = self.read_fields(node, path, report)
         sound = self.report_missing(values, node, path, report) and sound
+        if self.struct in COMPLETIONS:
+            COMPLETIONS[self.struct](values)
         return self.struct(**values) if sound else INVALID
 
     def read_fields(
