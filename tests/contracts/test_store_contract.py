@@ -259,8 +259,13 @@ async def test_answers_come_once_and_never_within_the_call(store: Store):
     run = RunWriter()
     answers: list[CommitAnswer] = []
     last = asyncio.Event()
+
+    def answer_last(answer: CommitAnswer) -> None:
+        answers.append(answer)
+        last.set()
+
     store.commit(run.start(), answers.append)
-    store.commit(run.commit(), lambda answer: (answers.append(answer), last.set()))
+    store.commit(run.commit(), answer_last)
     assert answers == []
     await asyncio.wait_for(last.wait(), 30)
     await send_well(store, run.commit())

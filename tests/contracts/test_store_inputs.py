@@ -1,9 +1,11 @@
 """What reaches a run from outside through the store: controls, attempt rows, timers; and who has to be woken for it."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from ductor.definitions.values import JsonObject
 from ductor.journal.events import ErrorInfo, PayloadRef
 from ductor.journal.store import (
     Appended,
@@ -17,11 +19,17 @@ from ductor.journal.store import (
 )
 from tests.contracts.writers import START_US, RunWriter, send, send_all, send_well, started, whole_feed
 
-EXACT = {"b": 1.0, "a": 2**70, "é": "😀", "list": [None, True, -0.5, 1e22, []], "nested": {"z": {}, "y": "'\"\\"}}
+EXACT: JsonObject = {
+    "b": 1.0,
+    "a": 2**70,
+    "é": "😀",
+    "list": [None, True, -0.5, 1e22, []],
+    "nested": {"z": {}, "y": "'\"\\"},
+}
 LONG_AGO_US = START_US - 1_000_000
 
 
-def _attempt(run: RunWriter, node: str = "pay", generation: int = 1, **fields: object) -> AttemptRow:
+def _attempt(run: RunWriter, node: str = "pay", generation: int = 1, **fields: Any) -> AttemptRow:
     return AttemptRow(run_id=run.run_id, node=node, generation=generation, **{"outcome": "succeeded", **fields})
 
 

@@ -3,12 +3,14 @@ import enum
 from collections import OrderedDict
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ductor.definitions.values import JsonValue
 from ductor.journal.codec import (
     MAX_ERROR_DETAILS_BYTES,
     MAX_ERROR_MESSAGE_CHARACTERS,
@@ -57,14 +59,14 @@ def nested(depth: int, inner: object = 1) -> object:
 
 
 @given(json_values)
-def test_a_value_comes_back_exactly(value: object):
+def test_a_value_comes_back_exactly(value: JsonValue):
     """`repr` tells 1 from 1.0, -0.0 from 0.0, True from 1, and the order of keys."""
     assert repr(decode_value(encode_value(value))) == repr(value)
     assert repr(checked_value(value, "value")) == repr(value)
 
 
 @given(json_values)
-def test_text_that_is_decoded_and_encoded_is_the_same_text(value: object):
+def test_text_that_is_decoded_and_encoded_is_the_same_text(value: JsonValue):
     text = encode_value(value)
     assert encode_value(decode_value(text)) == text
 
@@ -83,7 +85,7 @@ def test_text_that_is_decoded_and_encoded_is_the_same_text(value: object):
         ({"b": 1, "a": 2}, b'{"b":1,"a":2}'),
     ],
 )
-def test_the_text_of_values_that_others_change(value: object, text: bytes):
+def test_the_text_of_values_that_others_change(value: JsonValue, text: bytes):
     assert encode_value(value) == text
     assert repr(decode_value(text)) == repr(value)
 
@@ -255,7 +257,7 @@ def test_a_value_up_to_the_bound_stands_in_the_event():
 
 
 def test_a_larger_value_stands_beside_it():
-    value = {"text": "ü" * MAX_INLINE_BYTES}
+    value: JsonValue = {"text": "ü" * MAX_INLINE_BYTES}
     stored = stored_value(value, "output")
     assert stored.inline is None
     assert stored.ref is not None
@@ -264,7 +266,7 @@ def test_a_larger_value_stands_beside_it():
     assert stored.ref.size_bytes == stored.size_bytes == len(stored.payload.text)
     assert decode_value(stored.payload.text) == value
     assert stored_value(copy.deepcopy(value), "again") == stored
-    assert stored_value({"text": "u" * MAX_INLINE_BYTES}, "other").ref != stored.ref
+    assert stored_value("u" * MAX_INLINE_BYTES, "other").ref != stored.ref
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -319,7 +321,8 @@ def test_what_is_no_snapshot_is_an_error_of_the_journal(data: bytes):
 
 
 def test_a_state_of_anything_else_is_a_defect():
-    state = RunState(run_id="run-7", context={"x": object()})
+    context: dict[str, Any] = {"x": object()}
+    state = RunState(run_id="run-7", context=context)
     with pytest.raises(TypeError, match="does not belong"):
         encode_state(state)
 

@@ -102,8 +102,8 @@ class Unsearchable(dict[str, Any]):
     def _walk(self, *_: object) -> Any:
         raise AssertionError("the fold walks over all of a run")
 
-    __iter__ = __reversed__ = keys = values = items = copy = __or__ = __eq__ = _walk  # type: ignore[assignment]
-    __hash__ = None  # type: ignore[assignment]
+    __iter__ = __reversed__ = keys = values = items = copy = __or__ = __eq__ = _walk
+    __hash__ = None
 
 
 def _lines_executed(call: Callable[[], object]) -> int:
@@ -172,7 +172,7 @@ def every_kind() -> Iterator[AnyEvent]:
 
 
 def test_the_vocabulary_is_known_whole():
-    assert {type(event) for event in every_kind()} == set(AnyEvent.__args__)  # type: ignore[attr-defined]
+    assert {type(event) for event in every_kind()} == set(AnyEvent.__args__)
 
 
 def test_rearming_a_timer_for_ever_holds_few_entries():
@@ -297,9 +297,9 @@ def test_closing_and_ending():
     assert state.closing.defers_started
     assert (list(state.touched), state.timers.due) == (["release"], {})
 
-    folded([[RunEnded(status="failed")]], state)
-    assert (state.status, state.error, state.reason, state.closing) == ("failed", error, "too late", None)
-    assert (state.is_terminal, state.ended_at_us, list(state.touched)) == (True, 4_000, [])
+    ended = folded([[RunEnded(status="failed")]], state)
+    assert (ended.status, ended.error, ended.reason, ended.closing) == ("failed", error, "too late", None)
+    assert (ended.is_terminal, ended.ended_at_us, list(ended.touched)) == (True, 4_000, [])
 
 
 def test_an_end_without_closing_says_all_itself():

@@ -1,8 +1,11 @@
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ductor.definitions.values import JsonValue
 from ductor.journal.chain import link
 from ductor.journal.codec import encode_events, encode_state
 from ductor.journal.errors import BrokenChainError, MissingVersionError, UnknownEventError, UnreadableSnapshotError
@@ -61,7 +64,7 @@ def written(journal: list[list[AnyEvent]], run_id: str = RUN) -> list[Transition
     return transitions
 
 
-def snapshot_of(past: RunState, **fields: object) -> Snapshot:
+def snapshot_of(past: RunState, **fields: Any) -> Snapshot:
     """A snapshot of `past`."""
     return Snapshot(
         **{
@@ -260,7 +263,7 @@ def test_a_difference_tells_numbers_apart_and_what_was_not_there():
 
 
 def test_the_order_of_keys_is_no_difference():
-    def state(output: object) -> RunState:
+    def state(output: JsonValue) -> RunState:
         return folded([[NodeSettled(node="pay", status="succeeded", output=output)]])
 
     assert difference(state({"a": 1, "b": [2]}), state({"b": [2], "a": 1})) == []
