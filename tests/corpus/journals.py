@@ -1,0 +1,215 @@
+"""The journals of the corpus that were written by hand: rows as (milliseconds after the start, events)."""
+
+from ductor.journal.events import (
+    AnyEvent,
+    AttemptDispatched,
+    AttemptFinished,
+    CheckpointReached,
+    ContextPatched,
+    ControlReceived,
+    DefersStarted,
+    ErrorInfo,
+    NodeParked,
+    NodeSettled,
+    PayloadRef,
+    RunClosing,
+    RunEnded,
+    RunStarted,
+    TickLimited,
+    TimerFired,
+)
+
+Row = tuple[int, list[AnyEvent]]
+START_US = 1_767_225_600_000_000
+LARGE = PayloadRef("9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", 40_000)
+
+
+def at(ms: int) -> int:
+    """Microseconds since the epoch, `ms` after the start."""
+    return START_US + ms * 1_000
+
+
+def start(*entrypoints: str, **fields: object) -> RunStarted:
+    """The first event of a journal."""
+    given: dict[str, object] = {
+        "tenant": "acme",
+        "definition": "order",
+        "manifest_hash": "7d865e959b2466918c9863afca942d0fb89d7c9ac0c99bafc3749504ded97730",
+        "entrypoints": entrypoints,
+        **fields,
+    }
+    return RunStarted(**given)  # type: ignore[arg-type]
+
+
+COMPLETED: list[Row] = [
+    (
+        0,
+        [
+            start("reserve", trigger={"sku": "A-1", "count": 3}, key="order-7", context={"total": 0}),
+            AttemptDispatched(node="reserve", generation=1, task="inventory.reserve", input={"sku": "A-1", "count": 3}),
+        ],
+    ),
+    (
+        20,
+        [
+            AttemptFinished(
+                node="reserve",
+                generation=1,
+                outcome="succeeded",
+                output={"reservation": "R-9"},
+                worker="host-a/1",
+                started_at_us=at(1),
+                finished_at_us=at(19),
+            ),
+            NodeSettled(node="reserve", status="succeeded", taken=("charge",)),
+            ContextPatched(node="reserve", patch={"reservation": "R-9"}),
+            CheckpointReached(node="reserve", checkpoint="reserved"),
+            AttemptDispatched(node="charge", generation=1, task="payments.charge", input={"cents": 4_999}),
+        ],
+    ),
+    (
+        120,
+        [
+            AttemptFinished(
+                node="charge",
+                generation=1,
+                outcome="failed",
+                error=ErrorInfo(type="Unavailable", message="503", details={"attempt": 1}, retry_after_ms=1_000),
+                worker="host-b/2",
+            ),
+            NodeParked(node="charge", waiting="retry", until_us=at(1_120)),
+        ],
+    ),
+    (
+        1_121,
+        [
+            TimerFired(key="charge", due_at_us=at(1_120)),
+            AttemptDispatched(node="charge", generation=2, task="payments.charge", attempt=2),
+        ],
+    ),
+    (
+        1_200,
+        [
+            AttemptFinished(node="charge", generation=2, outcome="succeeded", output={"charged": True}),
+            NodeSettled(node="charge", status="succeeded"),
+            RunEnded(status="completed", output={"charged": True}),
+        ],
+    ),
+]
+
+BRANCHES_AND_EXACT_VALUES: list[Row] = [
+    (
+        0,
+        [
+            start(
+                "prüfen",
+                trigger_ref=LARGE,
+                config={"limit": 1.0},
+                context={"n": 2**70, "f": 1e22, "zero": -0.0, "text": "😀 'quoted' \\ \u2028"},
+                search_attributes={"city": "Ulm", "vip": True},
+                parent_run_id="01900000-0000-7000-8000-0000000000aa",
+                root_run_id="01900000-0000-7000-8000-0000000000aa",
+                depth=1,
+            ),
+            NodeSettled(
+                node="prüfen", status="succeeded", outcome="teuer", output=None, taken=("a", "b"), untaken=("c",)
+            ),
+            NodeSettled(node="c", status="skipped", untaken=("join",)),
+            AttemptDispatched(node="a", generation=1, task="do", input_ref=LARGE, queue="slow"),
+            AttemptDispatched(node="b", generation=1, task="do", input={"empty": {}, "list": [], "null": None}),
+        ],
+    ),
+    (
+        5,
+        [
+            AttemptFinished(node="b", generation=1, outcome="succeeded", output=[1, 1.0, True, "1", -(2**64)]),
+            NodeSettled(node="b", status="succeeded", taken=("join",)),
+            ContextPatched(node="b", patch={"n": 1, "new": {"deep": [{}]}}),
+        ],
+    ),
+    (
+        9,
+        [
+            AttemptFinished(node="a", generation=1, outcome="succeeded", output_ref=LARGE),
+            AttemptDispatched(node="a", generation=2, task="do", input={"round": 2}, iteration=1),
+            TickLimited(),
+        ],
+    ),
+    (10, [AttemptFinished(node="a", generation=2, outcome="cancelled"), NodeSettled(node="a", status="cancelled")]),
+]
+
+CANCELLED_WITH_DEFERS: list[Row] = [
+    (
+        0,
+        [
+            start("wait", "work", timeout_at_us=at(60_000)),
+            NodeParked(node="wait", waiting="approval", until_us=at(30_000)),
+            AttemptDispatched(node="work", generation=1, task="long.work"),
+        ],
+    ),
+    (
+        500,
+        [
+            ControlReceived(request_id="cancel-1", kind="cancel", arguments={"reason": "no longer needed"}, by="ann"),
+            RunClosing(status="cancelled", reason="no longer needed", grace_until_us=at(10_500)),
+            NodeSettled(node="wait", status="cancelled"),
+        ],
+    ),
+    (
+        10_501,
+        [
+            TimerFired(key="@grace", due_at_us=at(10_500)),
+            NodeSettled(node="work", status="cancelled", error=ErrorInfo(type="Cancelled", retryable=False)),
+            DefersStarted(defers=("release",)),
+            AttemptDispatched(node="release", generation=1, task="locks.release"),
+        ],
+    ),
+    (
+        10_600,
+        [
+            AttemptFinished(node="release", generation=1, outcome="succeeded"),
+            NodeSettled(node="release", status="succeeded"),
+            RunEnded(status="cancelled"),
+        ],
+    ),
+]
+
+TIMED_OUT: list[Row] = [
+    (0, [start("sleep", timeout_at_us=at(1_000)), NodeParked(node="sleep", waiting="timer", until_us=at(9_000))]),
+    (
+        1_000,
+        [
+            TimerFired(key="@timeout", due_at_us=at(1_000)),
+            RunClosing(status="failed", error=ErrorInfo(type="Timeout", message="the run took longer than 1s")),
+            NodeSettled(node="sleep", status="cancelled"),
+            RunEnded(status="failed"),
+        ],
+    ),
+]
+
+STILL_OPEN: list[Row] = [
+    (
+        0,
+        [
+            start("a", "b"),
+            NodeParked(node="a", waiting="signal"),
+            NodeParked(node="b", waiting="timer", until_us=at(7)),
+        ],
+    ),
+    (7, [TimerFired(key="b", due_at_us=at(7)), NodeSettled(node="b", status="succeeded", taken=("c", "d"))]),
+    (
+        8,
+        [
+            NodeParked(node="c", waiting="repeat", until_us=at(20)),
+            NodeParked(node="d", waiting="retry", until_us=at(9)),
+        ],
+    ),
+]
+
+JOURNALS: dict[str, list[Row]] = {
+    "completed": COMPLETED,
+    "branches-and-exact-values": BRANCHES_AND_EXACT_VALUES,
+    "cancelled-with-defers": CANCELLED_WITH_DEFERS,
+    "timed-out": TIMED_OUT,
+    "still-open": STILL_OPEN,
+}
