@@ -5,7 +5,7 @@ What documents write differently follows three rules: a duration or timestamp lo
 `timeout`), a tuple may be given as its one item, and the structs of `SHORT_FORMS` may be given as their main field.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from inspect import getdoc
@@ -136,8 +136,20 @@ class StructShape:
         return complete
 
     def schema(self) -> JsonObject:
+        return {"$ref": f"#/$defs/{self.struct.__name__}"}
+
+    def named_schema(self) -> JsonObject:
+        """What the reference that `schema` gives stands for: the map form, and the short one."""
         whole = self.map_schema()
         return {"anyOf": [whole, self.short.shape.schema()]} if self.short is not None else whole
+
+    def nested(self) -> Iterator["StructShape"]:
+        """The shapes of structs among the fields."""
+        for one in (one for candidates in self.fields.values() for one in candidates):
+            inner = one.shape.item if isinstance(one.shape, ListShape) else one.shape
+            if isinstance(inner, StructShape):
+                yield inner
+                yield from inner.nested()
 
     def map_schema(self) -> JsonObject:
         """The schema of the map form."""
