@@ -9,8 +9,6 @@ import difflib
 import uuid
 from collections.abc import Sequence
 
-import msgspec
-
 from ductor.actors.coordinator import folded
 from ductor.actors.errors import (
     ControlRefusedError,
@@ -20,11 +18,11 @@ from ductor.actors.errors import (
     UnsupportedDefinitionError,
     WaitTimeoutError,
 )
+from ductor.actors.publication import places_of, publication
 from ductor.actors.start import DEFAULT_TENANT, checked_key, first_event
 from ductor.actors.steps import RUNNABLE_TYPES
 from ductor.actors.views import HistoryRow, RunOutcome, RunView, Started, outcome_of, run_view
 from ductor.definitions.compile import Compiled
-from ductor.definitions.errors import Place
 from ductor.definitions.expressions import FunctionLibrary
 from ductor.definitions.manifest import decode_manifest
 from ductor.definitions.program import Program, load_program
@@ -61,8 +59,13 @@ class Client:
     def __init__(self, store: Store, *, clock: Clock, ids: Ids, functions: FunctionLibrary | None = None) -> None:
         self.store, self.clock, self.ids, self.functions = store, clock, ids, functions
 
-    async def publish(self, compiled: Compiled, *, tenant: str = DEFAULT_TENANT) -> PublishedDefinition:
+    async def publish(
+        self, compiled: Compiled, *, tenant: str = DEFAULT_TENANT, source: str = ""
+    ) -> PublishedDefinition:
         """Make a definition known, so that runs can be started. Idempotent by its hash.
+
+        Args:
+            source: the text it came from, kept for people.
 
         Raises:
             UnsupportedDefinitionError: it uses step types or features that this version can't run.
@@ -70,17 +73,7 @@ class Client:
         problems = refuse_unsupported(compiled, RUNNABLE_TYPES)
         if problems:
             raise UnsupportedDefinitionError(compiled.manifest.name, problems)
-        record = PublishedDefinition(
-            tenant=checked_key(tenant, "tenant"),
-            name=compiled.manifest.name,
-            version=compiled.manifest.version,
-            manifest_hash=compiled.manifest_hash,
-            manifest=compiled.canonical,
-            source=compiled.source,
-            file=compiled.file,
-            places=msgspec.json.encode(compiled.places),
-            published_at_us=self.clock.now_us(),
-        )
+        record = publication(compiled, tenant=tenant, source=source, now_us=self.clock.now_us())
         await self.store.publish(record)
         return record
 
@@ -243,8 +236,7 @@ class Client:
         self, name: str, *, tenant: str, version: str | None, manifest_hash: str | None
     ) -> Program:
         record = await self._definition(name, tenant=tenant, version=version, manifest_hash=manifest_hash)
-        places = msgspec.json.decode(record.places, type=dict[str, Place])
-        return load_program(decode_manifest(record.manifest), places=places, functions=self.functions)
+        return load_program(decode_manifest(record.manifest), places=places_of(record), functions=self.functions)
 
     async def _definition(
         self, name: str, *, tenant: str, version: str | None, manifest_hash: str | None

@@ -15,11 +15,11 @@ from ductor.actors.coordinator import Coordinator, StartRun
 from ductor.actors.directory import ActorDirectory
 from ductor.actors.errors import ManifestMissingError
 from ductor.actors.messages import Assignment, AttemptResult, TimerDue, Wake
+from ductor.actors.publication import places_of
 from ductor.actors.tasks import TaskRegistry
 from ductor.actors.timers import TimerService
 from ductor.actors.views import RunOutcome, Started
 from ductor.actors.worker import WorkerPool
-from ductor.definitions.errors import Place
 from ductor.definitions.expressions import FunctionLibrary
 from ductor.definitions.manifest import decode_manifest
 from ductor.definitions.program import Program, load_program
@@ -85,7 +85,9 @@ class Engine:
             name=host_id,
         )
         self.timers = TimerService(clock, self._timer_due)
-        self.directory: ActorDirectory[str, Coordinator] = ActorDirectory(lambda run_id: Coordinator(run_id, self), self)
+        self.directory: ActorDirectory[str, Coordinator] = ActorDirectory(
+            lambda run_id: Coordinator(run_id, self), self
+        )
         self.set_aside_runs: OrderedDict[str, Exception] = OrderedDict()
         self._programs: OrderedDict[str, Program] = OrderedDict()
         self._waiters: dict[str, list[asyncio.Future[RunOutcome]]] = {}
@@ -147,8 +149,7 @@ class Engine:
         """Compile a published definition, once."""
         program = self._programs.get(record.manifest_hash)
         if program is None:
-            places = msgspec.json.decode(record.places, type=dict[str, Place])
-            program = load_program(decode_manifest(record.manifest), places=places, functions=self.functions)
+            program = load_program(decode_manifest(record.manifest), places=places_of(record), functions=self.functions)
             self._programs[record.manifest_hash] = program
             if len(self._programs) > MAX_PROGRAMS:
                 self._programs.popitem(last=False)
@@ -191,7 +192,7 @@ class Engine:
             self.confirm(result)
 
     def set_aside(self, run_id: str, error: Exception) -> None:
-        """Leave a run alone, visibly: health reports and logs name it with the error. It is tried again at next start."""
+        """Leave a run alone, visibly: health reports and logs name it with the error. The next start tries again."""
         _log.error("run %s is set aside: %s", run_id, error)
         self.set_aside_runs[run_id] = error
         if len(self.set_aside_runs) > MAX_RUNS_SET_ASIDE:
@@ -213,7 +214,9 @@ class Engine:
 
     # --- what the host uses -------------------------------------------------------------------------------------------
 
-    def start(self, run_id: str, started: RunStarted, payloads: Sequence[tuple[Payload, JsonValue]]) -> asyncio.Future[Started]:
+    def start(
+        self, run_id: str, started: RunStarted, payloads: Sequence[tuple[Payload, JsonValue]]
+    ) -> asyncio.Future[Started]:
         """Begin a run with its first decisions in the same commit. The answer comes when it is durable."""
         reply: asyncio.Future[Started] = self._loop.create_future()
         self.directory.tell(run_id, StartRun(started, tuple(payloads), reply))

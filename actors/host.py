@@ -4,8 +4,8 @@
   new ──start──▶ running ──stop──▶ draining ──▶ stopped
 ```
 Starting registers the host, recovers every run that was left in the middle of something, and begins to sweep. Stopping
-lets attempts in flight finish within the drain time, commits what their results decide, and leaves. What does not finish
-in time is cancelled and carried on by the next host: the journal knows it as running.
+lets attempts in flight finish within the drain time, commits what their results decide, and leaves. What does not
+finish in time is cancelled and carried on by the next host: the journal knows it as running.
 """
 
 import asyncio
@@ -41,6 +41,9 @@ MAX_DEFINITIONS_CACHED = 1_000
 
 REMOTE_POLL_S = 1.0
 """Who waits on this host for a run that may end on another one looks in the database so often."""
+
+ALONE_POLL_S = 10.0
+"""Who waits on a host without neighbours asks so often whether that has changed."""
 
 
 class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,9 +156,11 @@ class EngineHost(Client):
             set_aside={run_id: str(error) for run_id, error in engine.set_aside_runs.items()} if engine else {},
         )
 
-    async def publish(self, compiled: Compiled, *, tenant: str = DEFAULT_TENANT) -> PublishedDefinition:
+    async def publish(
+        self, compiled: Compiled, *, tenant: str = DEFAULT_TENANT, source: str = ""
+    ) -> PublishedDefinition:
         """As `Client.publish`; this host starts the new version from now on."""
-        record = await super().publish(compiled, tenant=tenant)
+        record = await super().publish(compiled, tenant=tenant, source=source)
         self._cached.clear()
         return record
 
@@ -166,7 +171,11 @@ class EngineHost(Client):
         return count
 
     async def _begin(
-        self, run_id: str, now_us: int, started: RunStarted, payloads: list[tuple[Payload, JsonValue]]
+        self,
+        run_id: str,
+        now_us: int,  # noqa: ARG002 - the first tick has its own time
+        started: RunStarted,
+        payloads: list[tuple[Payload, JsonValue]],
     ) -> Started:
         return await self.engine.start(run_id, started, payloads)
 
@@ -183,14 +192,16 @@ class EngineHost(Client):
         return self.engine.add_program(cached[1])
 
     async def _wait_for_end(self, run_id: str) -> RunOutcome:
-        engine = self.engine
+        engine, sweeper = self.engine, self._sweeper
         waiter = engine.waiter(run_id)
         try:
+            looks = run_id not in engine.directory  # a run that is hot here tells its end by itself
             while True:
-                outcome = await self.ended(run_id) if run_id not in engine.directory else None
+                outcome = await self.ended(run_id) if looks else None
                 if outcome is not None:
                     return outcome
-                await asyncio.wait((waiter,), timeout=REMOTE_POLL_S)
+                looks = sweeper is not None and sweeper.has_neighbours
+                await asyncio.wait((waiter,), timeout=REMOTE_POLL_S if looks else ALONE_POLL_S)
                 if waiter.done():
                     return waiter.result()
         finally:

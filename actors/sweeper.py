@@ -1,8 +1,8 @@
 """The sweeper: what repairs a lost wakeup, and what a host does at intervals.
 
 Notifications are hints, polling is the guarantee: whatever waits for a run in the database (a control, a result that
-could not ride in a tick, an overdue timer, a start from elsewhere) is found here within one interval. The number of queries
-does not depend on the number of runs.
+could not ride in a tick, an overdue timer, a start from elsewhere) is found here within one interval. The number of
+queries does not depend on the number of runs.
 """
 
 import asyncio
@@ -56,6 +56,11 @@ class Sweeper:
     async def leave(self) -> None:
         """Tell other hosts that this one is gone in order."""
         await self._engine.store.leave(self._record.host_id)
+
+    @property
+    def has_neighbours(self) -> bool:
+        """Whether other hosts were alive at the last heartbeat."""
+        return bool(self._others)
 
     async def sweep(self) -> None:
         """Wake every run that something waits for."""

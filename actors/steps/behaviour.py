@@ -1,9 +1,9 @@
 """What a step type does: four functions, one small module each type.
 
-`start` runs when the node becomes runnable, `on_result` when an attempt of it has finished, `on_timer` when its timer has
-come due. Cancelling needs nothing of the type: what is parked or in flight is withdrawn by the tick. Each function
-decides through `tick.emit` and the functions of `ductor.actors.tick.settle`; an ExpressionError or ValueRefusedError that
-leaves `start` fails the node without retry.
+`start` runs when the node becomes runnable, `on_result` when an attempt of it has finished, `on_timer` when its timer
+has come due. Cancelling needs nothing of the type: what is parked or in flight is withdrawn by the tick. Each function
+decides through `tick.emit` and the functions of `ductor.actors.tick.settle`; an ExpressionError or ValueRefusedError
+that leaves `start` fails the node without retry.
 """
 
 from typing import Protocol

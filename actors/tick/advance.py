@@ -11,7 +11,12 @@ def advance(tick: Tick, results: list[AttemptFinished]) -> list[AttemptFinished]
     nodes = tick.program.nodes
     for result in results:
         state = tick.state.nodes.get(result.node)
-        if state is None or state.status != "running" or state.generation != result.generation or tick.state.is_terminal:
+        if (
+            state is None
+            or state.status != "running"
+            or state.generation != result.generation
+            or tick.state.is_terminal
+        ):
             superseded.append(result)
             continue
         node = nodes[result.node]

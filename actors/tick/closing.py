@@ -6,8 +6,8 @@
 ```
 Closing begins when a step fails for good, when nothing is left to do, by `transform.end`, by the run's timeout or by a
 cancel. No step starts any more; parked steps are cancelled at once; attempts in flight are told to stop and may finish
-within the grace time, so that no deferred step runs beside them. Then the deferred steps run once, whatever the end, and
-what becomes of them does not change it. `terminate` does none of this: the run ends at once.
+within the grace time, so that no deferred step runs beside them. Then the deferred steps run once, whatever the end,
+and what becomes of them does not change it. `terminate` does none of this: the run ends at once.
 """
 
 from ductor.actors.tick.working import CANCEL_GRACE_MS, Tick, Withdrawal

@@ -18,9 +18,7 @@ def apply_control(tick: Tick, control: ControlReceived) -> str:
     why = f"{control.kind} requested{by}" + (f": {reason}" if isinstance(reason, str) and reason else "")
     if control.kind == "cancel":
         tick.emit(control)
-        begin_closing(
-            tick, "cancelled", error=ErrorInfo(type="RunCancelled", message=why, retryable=False), reason=why
-        )
+        begin_closing(tick, "cancelled", error=ErrorInfo(type="RunCancelled", message=why, retryable=False), reason=why)
         return ""
     if control.kind == "terminate":
         tick.emit(control)
@@ -58,6 +56,4 @@ def _run_timed_out(tick: Tick) -> None:
     manifest = tick.program.manifest
     message = f"the run did not end within {manifest.timeout_ms} ms"
     status: EndStatus = "cancelled" if manifest.on_timeout == "cancel" else "failed"
-    begin_closing(
-        tick, status, error=ErrorInfo(type="RunTimeout", message=message, retryable=False), reason=message
-    )
+    begin_closing(tick, status, error=ErrorInfo(type="RunTimeout", message=message, retryable=False), reason=message)

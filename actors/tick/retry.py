@@ -17,7 +17,7 @@ def policy_for(policies: tuple[Retry, ...], error: ErrorInfo) -> Retry | None:
 
 
 def backoff_ms(policy: Retry, attempt: int, spread: float) -> int:
-    """The pause after failed attempt number `attempt` (from 1). `spread` in [0, 1) moves it by up to `jitter` both ways."""
+    """The pause after failed attempt `attempt` (from 1). `spread` in [0, 1) moves it by up to `jitter` both ways."""
     try:
         grown = policy.initial_ms * policy.factor ** (attempt - 1)
     except OverflowError:  # a large power is far beyond any cap

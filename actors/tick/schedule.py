@@ -19,8 +19,10 @@ from ductor.journal.events import TickLimited
 def schedule(tick: Tick) -> None:
     """Start runnable nodes until none is left or the tick is full, and carry a decided end further."""
     state = tick.state
-    while not state.is_terminal:
+    while True:
         _drain_agenda(tick)
+        if state.is_terminal:
+            return
         if state.agenda or state.touched:
             tick.emit(TickLimited())
             return
@@ -64,7 +66,9 @@ def _look_at(tick: Tick, node: ProgramNode) -> None:
     state = tick.node_state(node)
     if state.status != "pending":
         return
-    answer = True if node.is_defer else join_answer(node.step.join, node.sources, state.sources_settled, state.sources_taken)
+    answer = (
+        True if node.is_defer else join_answer(node.step.join, node.sources, state.sources_settled, state.sources_taken)
+    )
     if answer is None:
         return
     tick.starts += 1

@@ -58,9 +58,12 @@ def succeed(
     inline: JsonValue = None,
     ref: PayloadRef | None = None,
 ) -> bool:
-    """The step's work is done. `output` is what its own expressions see; `inline` and `ref` are what the event carries
-    (nothing for worker steps, whose result is in the row already). False when effects or a choice failed to evaluate and
-    the node failed instead."""
+    """The step's work is done. False when effects or a choice failed to evaluate and the node failed instead.
+
+    Args:
+        output: what the step's own expressions see.
+        inline, ref: what the event carries of it; nothing for worker steps, whose result is in the row already.
+    """
     if tick.state.closing is not None:  # also for deferred steps: nothing follows from them
         _emit_alone(tick, node, "succeeded", outcome, inline=inline, ref=ref)
         return True

@@ -40,7 +40,18 @@ class Withdrawal(msgspec.Struct, frozen=True):
 class Tick:
     """One tick in the making."""
 
-    __slots__ = ("activation", "dispatched", "events", "now_us", "payloads", "program", "starts", "state", "value_bytes", "withdrawn")
+    __slots__ = (
+        "activation",
+        "dispatched",
+        "events",
+        "now_us",
+        "payloads",
+        "program",
+        "starts",
+        "state",
+        "value_bytes",
+        "withdrawn",
+    )
 
     def __init__(self, program: Program, state: RunState, now_us: int) -> None:
         self.program = program
@@ -79,7 +90,9 @@ class Tick:
         """Make a value fit for the run context, which is held whole. Raises ValueRefusedError."""
         size_bytes = len(encode_value(checked_value(value, what)))
         if size_bytes > MAX_CONTEXT_VALUE_BYTES:
-            raise ValueRefusedError(what, "", f"{size_bytes} bytes are more than a context value may have ({MAX_CONTEXT_VALUE_BYTES})")
+            raise ValueRefusedError(
+                what, "", f"{size_bytes} bytes are more than a context value may have ({MAX_CONTEXT_VALUE_BYTES})"
+            )
         self.value_bytes += size_bytes
         return value
 

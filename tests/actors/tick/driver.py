@@ -100,13 +100,13 @@ class Driver:
         """The attempt in flight of `ref` succeeds."""
         return self.tick(results=[self.success(ref, output)])
 
-    def fail(self, ref: str, type: str = "Boom", *, retryable: bool = True, retry_after_ms: int | None = None) -> TickPayload:
+    def fail(
+        self, ref: str, type: str = "Boom", *, retryable: bool = True, retry_after_ms: int | None = None
+    ) -> TickPayload:
         """The attempt in flight of `ref` fails."""
         error = ErrorInfo(type=type, message=f"{ref} failed", retryable=retryable, retry_after_ms=retry_after_ms)
         generation = self.in_flight.pop(ref)
-        return self.tick(
-            results=[AttemptFinished(node=ref, generation=generation, outcome="failed", error=error)]
-        )
+        return self.tick(results=[AttemptFinished(node=ref, generation=generation, outcome="failed", error=error)])
 
     def stopped(self, ref: str) -> TickPayload:
         """The attempt in flight of `ref` stops because it was told to."""
@@ -134,7 +134,9 @@ class Driver:
 
     def events(self) -> list[AnyEvent]:
         """All events so far."""
-        return [event for row in self.rows for event in decode_events(row.events, run_id=row.run_id, version=row.version)]
+        return [
+            event for row in self.rows for event in decode_events(row.events, run_id=row.run_id, version=row.version)
+        ]
 
     def folded(self) -> RunState:
         """The state that the rows give."""
@@ -154,7 +156,12 @@ class Driver:
         assert state.version == len(self.rows) + 1
         self.rows.append(
             Transition(
-                run_id=state.run_id, version=state.version, commit_id=None, at_us=state.at_us, events=text, hash=digest  # type: ignore[arg-type]
+                run_id=state.run_id,
+                version=state.version,
+                commit_id=None,
+                at_us=state.at_us,
+                events=text,
+                hash=digest,  # type: ignore[arg-type]
             )
         )
         assert comparable(self.folded()) == comparable(state), "folding the journal does not give the live state"

@@ -4,6 +4,7 @@ import pytest
 
 from ductor.actors.tick.retry import backoff_ms, retry_delay_ms
 from ductor.definitions.policies import Retry
+from ductor.journal.codec import decode_events
 from ductor.journal.events import AttemptFinished, ErrorInfo, NodeParked
 from tests.actors.tick.driver import Driver
 
@@ -13,12 +14,12 @@ def retried(policy: str, timeout: str = "") -> str:
 
 
 def pauses(run: Driver) -> list[float]:
-    state, found = run, []
-    for row in state.rows:
-        for event in run.events():
-            if isinstance(event, NodeParked) and event.until_us is not None and f'"until_us":{event.until_us}'.encode() in row.events:
-                found.append((event.until_us - row.at_us) / 1e6)
-    return found
+    return [
+        (event.until_us - row.at_us) / 1e6
+        for row in run.rows
+        for event in decode_events(row.events, run_id=row.run_id, version=row.version)
+        if isinstance(event, NodeParked) and event.until_us is not None
+    ]
 
 
 def test_backoff_grows_to_its_cap():
@@ -68,7 +69,8 @@ def test_a_factor_beyond_all_numbers_stays_at_the_cap():
 
 
 def test_the_first_policy_that_fits_the_error_is_used():
-    policies = "[{only: [Slow], max_attempts: 2, initial: 1s, jitter: 0}, {except: [Fatal], max_attempts: 3, initial: 5s, jitter: 0}]"
+    slow = "{only: [Slow], max_attempts: 2, initial: 1s, jitter: 0}"
+    policies = f"[{slow}, {{except: [Fatal], max_attempts: 3, initial: 5s, jitter: 0}}]"
     run = Driver(retried(policies), {"n": 1})
     run.fail("a", "Slow")
     assert pauses(run) == [1]

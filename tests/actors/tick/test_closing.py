@@ -2,7 +2,7 @@
 
 import pytest
 
-from ductor.journal.events import RunEnded
+from ductor.journal.events import ControlReceived, RunEnded
 from tests.actors.tick.driver import Driver
 
 PAIR = """
@@ -70,7 +70,11 @@ def test_on_error_continue_lets_the_run_complete():
 DEFER = """
 steps: [{ref: a, type: task, task: t}]
 defer:
-  - {ref: tell, type: task, task: tell, input: {status: "${run.status}", error: "${default(run.error.type, null)}"}, retry: {max_attempts: 2, initial: 1s}}
+  - ref: tell
+    type: task
+    task: tell
+    input: {status: "${run.status}", error: "${default(run.error.type, null)}"}
+    retry: {max_attempts: 2, initial: 1s}
 """
 
 
@@ -136,8 +140,6 @@ def test_a_control_on_an_ended_run_is_refused_and_writes_nothing():
 def test_cancel_against_the_completing_result_in_one_tick_cancels():
     run = Driver("steps: [{ref: a, type: task, task: t}]")
     result = run.success("a", 1)
-    from ductor.journal.events import ControlReceived
-
     run.tick(control=ControlReceived(request_id="c", kind="cancel"), results=[result])
     assert run.state.status == "cancelled"
     assert run.state.nodes["a"].output == 1
@@ -157,7 +159,11 @@ def test_the_runs_own_timeout(policy, status):
 
 @pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])
 def test_a_transform_ends_the_run_on_purpose(end):
-    error = ', error: {type: "Bad${trigger.n}", message: "n was ${trigger.n}", details: {n: "${output}"}}' if end == "failed" else ""
+    error = (
+        ', error: {type: "Bad${trigger.n}", message: "n was ${trigger.n}", details: {n: "${output}"}}'
+        if end == "failed"
+        else ""
+    )
     run = Driver(
         f"""
         steps:

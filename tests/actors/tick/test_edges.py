@@ -93,7 +93,11 @@ def test_choices_see_the_context_that_the_effects_made():
     run = Driver("""
     context: {n: 1}
     steps:
-      - {ref: a, type: task, task: t, effects: {n: "${context.n + output}"}, next: {choice: [{when: context.n == 3, to: b}, {to: c}]}}
+      - ref: a
+        type: task
+        task: t
+        effects: {n: "${context.n + output}"}
+        next: {choice: [{when: context.n == 3, to: b}, {to: c}]}
       - {ref: b, type: transform, value: "${context.n}"}
       - {ref: c, type: transform, value: 0}
     """)
@@ -135,7 +139,14 @@ def test_a_conditional_takes_true_or_false():
 
 
 def test_a_conditional_that_fails_to_evaluate_fails_the_run_and_names_the_key():
-    run = Driver('steps: [{ref: a, type: conditional, when: trigger.n > 1, next: {"true": b}}, {ref: b, type: transform, value: 1}]', {})
+    run = Driver(
+        """
+        steps:
+          - {ref: a, type: conditional, when: trigger.n > 1, next: {"true": b}}
+          - {ref: b, type: transform, value: 1}
+        """,
+        {},
+    )
     assert run.state.status == "failed"
     assert run.state.error is not None
     assert "n" in run.state.error.message

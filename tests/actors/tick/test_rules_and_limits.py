@@ -2,9 +2,11 @@
 
 import pytest
 
+from ductor.actors.tick.compute import TickInputs, compute
 from ductor.actors.tick.working import MAX_CONTEXT_VALUE_BYTES, MAX_STARTS_PER_TICK
 from ductor.journal.codec import MAX_INLINE_BYTES
 from ductor.journal.events import TickLimited
+from ductor.journal.fold import apply_event, begin_row, finish_row
 from tests.actors.tick.driver import Driver
 
 TABLE = """
@@ -70,9 +72,6 @@ def test_a_limited_row_leaves_the_run_running_so_that_a_restarted_host_finds_it(
 
 
 def test_a_run_started_elsewhere_begins_with_its_first_tick():
-    from ductor.actors.tick.compute import TickInputs, compute
-    from ductor.journal.fold import apply_event, begin_row, finish_row
-
     run = Driver("steps: [{ref: a, type: task, task: t}]", starts=False)
     begin_row(run.state, 1, run.now_us)
     apply_event(run.state, run.started)
@@ -83,7 +82,14 @@ def test_a_run_started_elsewhere_begins_with_its_first_tick():
 
 
 def test_large_values_stand_beside_the_journal():
-    run = Driver("steps: [{ref: a, type: transform, value: '${trigger}', next: b}, {ref: b, type: task, task: t, input: '${steps.a.output}'}]", "x" * (MAX_INLINE_BYTES + 1))
+    run = Driver(
+        """
+        steps:
+          - {ref: a, type: transform, value: "${trigger}", next: b}
+          - {ref: b, type: task, task: t, input: "${steps.a.output}"}
+        """,
+        "x" * (MAX_INLINE_BYTES + 1),
+    )
     node = run.state.nodes["b"]
     assert node.input_ref is not None
     assert run.state.value(node.input, node.input_ref) == "x" * (MAX_INLINE_BYTES + 1)
@@ -92,6 +98,8 @@ def test_large_values_stand_beside_the_journal():
 
 
 def test_a_context_value_beyond_its_bound_fails_the_step():
-    run = Driver("steps: [{ref: a, type: transform, value: 1, effects: {x: '${trigger}'}}]", "x" * MAX_CONTEXT_VALUE_BYTES)
+    run = Driver(
+        "steps: [{ref: a, type: transform, value: 1, effects: {x: '${trigger}'}}]", "x" * MAX_CONTEXT_VALUE_BYTES
+    )
     assert run.state.error is not None
     assert run.state.error.type == "ValueRefused"
