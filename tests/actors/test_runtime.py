@@ -1,0 +1,513 @@
+"""Actors on the loop: order, bounds, crashes, threads; and the private names of Pykka that they stand on."""
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pykka
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pykka._envelope import Envelope
+
+from ductor.actors.errors import ActorStoppedError, WouldBlockError, WrongThreadError
+from ductor.actors.runtime import MESSAGES_PER_LOOP_STEP, LoopActor, LoopActorRef
+from ductor.testing.loop import run_in_virtual_time, virtual_time
+
+
+class Witness:
+    """A supervisor that remembers."""
+
+    def __init__(self) -> None:
+        self.stopped: list[Sequence[object]] = []
+        self.failed: list[tuple[BaseException, Sequence[object]]] = []
+        self.undelivered: list[object] = []
+
+    def actor_stopped(self, actor: LoopActor, undelivered: Sequence[object]) -> None:
+        self.stopped.append(undelivered)
+
+    def actor_failed(self, actor: LoopActor, error: BaseException, undelivered: Sequence[object]) -> None:
+        self.failed.append((error, undelivered))
+
+    def message_undelivered(self, actor: LoopActor, message: object) -> None:
+        self.undelivered.append(message)
+
+
+class Recorder(LoopActor):
+    """Handles what it is told: calls a callable, awaits what `async` names, notes everything else."""
+
+    def __init__(self, witness: Witness | None = None) -> None:
+        super().__init__()
+        self.supervisor = witness or Witness()
+        self.seen: list[object] = []
+        self.hooks: list[str] = []
+
+    def on_start(self) -> None:
+        self.hooks.append("start")
+
+    def on_stop(self) -> None:
+        self.hooks.append("stop")
+
+    def on_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
+        self.hooks.append(f"failure {exception_type.__name__}")
+
+    def on_drained(self) -> None:
+        self.hooks.append("drained")
+
+    def on_receive(self, message: Any) -> Any:
+        if callable(message):
+            return message(self)
+        self.seen.append(message)
+        return message
+
+
+def started(witness: Witness | None = None) -> tuple[Recorder, LoopActorRef[Recorder]]:
+    actor = Recorder(witness)
+    actor.start_in(contextvars.copy_context())
+    return actor, actor.actor_ref
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def boom(actor: Recorder) -> None:
+    raise ValueError("boom")
+
+
+@virtual_time
+async def test_told_messages_are_handled_in_order_after_the_teller_goes_on():
+    actor, ref = started()
+    for number in range(3):
+        ref.tell(number)
+    assert actor.seen == []
+    await settled()
+    assert actor.seen == [0, 1, 2]
+    assert actor.hooks == ["start", "drained"]
+
+
+@virtual_time
+async def test_ask_gives_the_reply_of_an_ordinary_and_of_a_coroutine_handler():
+    _, ref = started()
+
+    async def slowly(actor: Recorder) -> str:
+        await asyncio.sleep(1)
+        return "late"
+
+    assert await ref.ask("now") == "now"
+    assert await ref.ask(slowly) == "late"
+
+
+@virtual_time
+async def test_the_inbox_waits_while_a_coroutine_handles_a_message():
+    actor, ref = started()
+    gate = asyncio.Event()
+
+    async def wait(actor: Recorder) -> None:
+        await gate.wait()
+        actor.seen.append("waited")
+
+    ref.tell(wait)
+    ref.tell("behind")
+    await settled()
+    assert actor.seen == []
+    gate.set()
+    await settled()
+    assert actor.seen == ["waited", "behind"]
+
+
+@virtual_time
+async def test_an_ordinary_handler_costs_no_task():
+    _actor, ref = started()
+    tasks = []
+    ref.tell(lambda _: tasks.append(asyncio.all_tasks()))
+    await settled()
+    assert tasks == [{asyncio.current_task()}]
+
+
+@virtual_time
+async def test_a_full_inbox_does_not_starve_the_loop():
+    actor, ref = started()
+    for number in range(MESSAGES_PER_LOOP_STEP * 3):
+        ref.tell(number)
+    handled = []
+    await asyncio.sleep(0)  # the actor begins
+    for _ in range(3):
+        handled.append(len(actor.seen))
+        await asyncio.sleep(0)
+    assert handled == [MESSAGES_PER_LOOP_STEP, MESSAGES_PER_LOOP_STEP * 2, MESSAGES_PER_LOOP_STEP * 3]
+    assert actor.hooks.count("drained") == 3
+
+
+@virtual_time
+async def test_an_actor_that_tells_itself_for_ever_does_not_starve_the_loop():
+    _actor, ref = started()
+
+    def again(actor: Recorder) -> None:
+        ref.tell(again)
+
+    ref.tell(again)
+    for _ in range(100):
+        await asyncio.sleep(0)  # comes back only if the actor gives way
+    assert ref.is_alive()
+
+
+@virtual_time
+async def test_an_error_goes_to_the_asker_and_the_actor_lives():
+    witness = Witness()
+    _actor, ref = started(witness)
+
+    async def later(actor: Recorder) -> None:
+        await asyncio.sleep(1)
+        raise KeyError("later")
+
+    with pytest.raises(ValueError, match="boom"):
+        await ref.ask(boom)
+    with pytest.raises(KeyError):
+        await ref.ask(later)
+    assert await ref.ask("alive") == "alive"
+    assert witness.failed == []
+
+
+@virtual_time
+async def test_an_error_without_an_asker_kills_the_actor_and_hands_over_what_waits():
+    witness = Witness()
+    actor, ref = started(witness)
+    ref.tell(boom)
+    ref.tell("left")
+    asked = ref.ask("asked")
+    await settled()
+    ((error, undelivered),) = witness.failed
+    assert isinstance(error, ValueError)
+    assert undelivered == ["left"]
+    assert actor.seen == []
+    assert actor.hooks == ["start", "failure ValueError"]
+    assert not ref.is_alive()
+    with pytest.raises(ActorStoppedError):
+        await asked
+    with pytest.raises(ActorStoppedError):
+        ref.tell("late")
+    with pytest.raises(pykka.ActorDeadError):
+        await ref.ask("late")
+
+
+@pytest.mark.parametrize("hook", ["on_start", "on_drained", "on_stop"])
+def test_an_error_in_a_hook_kills_the_actor_and_is_reported(hook: str):
+    class Broken(Recorder):
+        pass
+
+    setattr(Broken, hook, boom)
+    witness = Witness()
+
+    async def main() -> None:
+        actor = Broken(witness)
+        actor.start_in(contextvars.copy_context())
+        actor.actor_ref.tell("one")
+        await settled()
+        if hook == "on_stop":
+            assert await actor.actor_ref.stop()
+        ((error, undelivered),) = witness.failed
+        assert isinstance(error, ValueError)
+        assert undelivered == (["one"] if hook == "on_start" else [])
+        assert witness.stopped == []
+
+    run_in_virtual_time(main())
+
+
+@virtual_time
+async def test_an_error_in_on_failure_does_not_hide_the_first():
+    class Broken(Recorder):
+        def on_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
+            raise KeyError("second")
+
+    witness = Witness()
+    actor = Broken(witness)
+    actor.start_in(contextvars.copy_context())
+    actor.actor_ref.tell(boom)
+    await settled()
+    assert isinstance(witness.failed[0][0], ValueError)
+
+
+@virtual_time
+async def test_a_cancelled_handler_kills_the_actor():
+    witness = Witness()
+    actor, ref = started(witness)
+    asked = ref.ask(lambda actor: asyncio.sleep(10))
+    ref.tell("left")
+    await settled()
+    actor.actor_inbox.cancel()
+    await settled()
+    ((error, undelivered),) = witness.failed
+    assert isinstance(error, asyncio.CancelledError)
+    assert undelivered == ["left"]
+    with pytest.raises(ActorStoppedError):
+        await asked
+
+
+@pytest.mark.parametrize("fatal", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_interrupts_end_the_actor_and_go_on_to_the_loop(fatal: type[BaseException], is_async: bool):
+    witness = Witness()
+
+    def die(actor: Recorder) -> None:
+        raise fatal
+
+    async def die_later(actor: Recorder) -> None:
+        await asyncio.sleep(0)
+        raise fatal
+
+    async def main() -> None:
+        _, ref = started(witness)
+        ref.tell(die_later if is_async else die)
+        await asyncio.sleep(1)
+
+    with pytest.raises(fatal):
+        run_in_virtual_time(main())
+    assert [type(error) for error, _ in witness.failed] == [fatal]
+
+
+@virtual_time
+async def test_stop_comes_after_what_waits_and_hands_over_what_comes_later():
+    witness = Witness()
+    actor, ref = started(witness)
+    ref.tell("before")
+    stopped = ref.stop()
+    ref.tell("after")
+    asked, second = ref.ask("asked after"), ref.stop()
+    assert await stopped is True
+    assert await second is True
+    assert actor.seen == ["before"]
+    assert witness.stopped == [["after"]]
+    assert actor.hooks == ["start", "stop"]
+    with pytest.raises(ActorStoppedError):
+        await asked
+    assert await ref.stop() is False
+
+
+@virtual_time
+async def test_stop_if_idle_refuses_while_a_message_waits():
+    witness = Witness()
+    actor, ref = started(witness)
+    answers = []
+    ref.tell(lambda actor: answers.append(actor.stop_if_idle()))
+    ref.tell("behind")
+    await settled()
+    assert (answers, actor.seen, ref.is_alive()) == ([False], ["behind"], True)
+    ref.tell(lambda actor: answers.append(actor.stop_if_idle()))
+    await settled()
+    assert (answers, ref.is_alive(), witness.stopped) == ([False, True], False, [[]])
+    assert actor.stop_if_idle() is False
+
+
+@virtual_time
+async def test_stop_if_idle_refuses_while_a_coroutine_runs():
+    _actor, ref = started()
+
+    async def leave(actor: Recorder) -> bool:
+        return actor.stop_if_idle()
+
+    assert await ref.ask(leave) is False
+    assert ref.is_alive()
+
+
+@virtual_time
+async def test_a_reply_that_is_not_there_is_never_waited_for_by_blocking():
+    _, ref = started()
+    reply = ref.ask("x")
+    with pytest.raises(WouldBlockError):
+        reply.get()
+    assert not reply.done()
+    await settled()
+    assert reply.get() == "x"
+
+
+@virtual_time
+async def test_an_asker_that_gave_up_harms_nobody():
+    actor, ref = started()
+
+    async def asker(message: object) -> None:
+        await ref.ask(message)
+
+    for message in ("x", boom):
+        task = asyncio.get_running_loop().create_task(asker(message))
+        await asyncio.sleep(0)
+        task.cancel()
+        await settled()
+    assert ref.is_alive()
+    assert actor.seen == ["x"]
+
+
+@virtual_time
+async def test_handlers_do_not_run_in_the_context_of_the_teller():
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="clean")
+    actor, ref = started()
+    variable.set("teller's")
+    ref.tell(lambda actor: actor.seen.append(variable.get()))
+
+    async def later(actor: Recorder) -> None:
+        actor.seen.append(variable.get())
+        variable.set("actor's")
+
+    ref.tell(later)
+    ref.tell(lambda actor: actor.seen.append(variable.get()))
+    await settled()
+    await settled()
+    assert actor.seen == ["clean", "clean", "actor's"]
+    assert variable.get() == "teller's"
+
+
+async def test_another_thread_may_tell_but_not_ask():
+    actor, ref = started()
+    done = asyncio.Event()
+    errors: list[BaseException] = []
+
+    def thread() -> None:
+        for number in range(100):
+            ref.tell(number)
+        try:
+            ref.ask("x")
+        except WrongThreadError as error:
+            errors.append(error)
+        ref.tell(lambda actor: done.set())
+
+    worker = threading.Thread(target=thread)
+    worker.start()
+    await asyncio.wait_for(done.wait(), 10)
+    worker.join()
+    assert actor.seen == list(range(100))
+    assert len(errors) == 1
+
+
+async def test_a_message_under_way_from_a_thread_to_an_actor_that_ends_goes_to_the_supervisor():
+    witness = Witness()
+    actor, ref = started(witness)
+    await settled()
+
+    def tell() -> None:
+        ref.tell("under way")
+
+    worker = threading.Thread(target=tell)
+    worker.start()
+    worker.join()  # the message is scheduled on the loop, which is busy here
+    assert actor.stop_if_idle()
+    await settled()
+    assert witness.undelivered == ["under way"]
+
+
+def test_telling_after_the_loop_has_closed_says_so():
+    refs = []
+
+    async def main() -> None:
+        refs.append(started()[1])
+        await settled()
+
+    run_in_virtual_time(main())
+    errors = []
+
+    def tell() -> None:
+        try:
+            refs[0].tell("x")
+        except ActorStoppedError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=tell)
+    thread.start()
+    thread.join()
+    assert len(errors) == 1
+
+
+def test_it_works_on_uvloop():
+    uvloop = pytest.importorskip("uvloop")
+
+    async def main() -> None:
+        _actor, ref = started()
+
+        async def slowly(actor: Recorder) -> str:
+            await asyncio.sleep(0.001)
+            return "late"
+
+        assert await ref.ask(slowly) == "late"
+        assert await ref.stop()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+@given(st.lists(st.sampled_from(["note", "async", "boom", "ask", "ask_boom", "stop", "step"]), max_size=40))
+def test_every_message_is_handled_or_handed_over_exactly_once(script: list[str]):
+    """Whatever is sent in whatever order: nothing told is lost or handled twice, and every question is answered."""
+
+    async def main() -> None:
+        witness = Witness()
+        _actor, ref = started(witness)
+        handled: list[int] = []
+        told: list[int] = []
+        asked = []
+
+        class Numbered:
+            def __init__(self, number: int, kind: str) -> None:
+                self.number, self.kind = number, kind
+
+            def __call__(self, actor: Recorder) -> Any:
+                handled.append(self.number)
+                if "boom" in self.kind:
+                    raise ValueError
+                return self.later() if self.kind == "async" else None
+
+            async def later(self) -> None:
+                await asyncio.sleep(0.5)
+
+        for number, kind in enumerate(script):
+            if kind == "step":
+                await asyncio.sleep(0.3)
+            elif kind == "stop":
+                asked.append(ref.stop())
+            elif kind.startswith("ask"):
+                asked.append(ref.ask(Numbered(number, kind)))
+            elif ref.is_alive():
+                told.append(number)
+                ref.tell(Numbered(number, kind))
+        await asyncio.sleep(60)
+        assert all(reply.done() for reply in asked)
+        over = [message.number for left in witness.stopped for message in left if isinstance(message, Numbered)]
+        over += [message.number for _, left in witness.failed for message in left if isinstance(message, Numbered)]
+        told_and_handled = [number for number in handled if number in told]
+        assert sorted(told_and_handled + over) == told
+        assert len(witness.stopped) + len(witness.failed) == (0 if ref.is_alive() else 1)
+
+    run_in_virtual_time(main())
+
+
+def test_the_private_names_of_pykka_that_we_use_are_as_we_know_them():
+    assert pykka.messages._ActorStop() == ()
+    assert list(inspect.signature(Envelope).parameters) == ["message", "reply_to"]
+    assert {"_create_actor_inbox", "_create_future", "_start_actor_loop"} <= pykka.Actor.__abstractmethods__
+    assert list(inspect.signature(pykka.ActorRef).parameters) == ["actor"]
+    set_by_pykka = set(inspect.getsource(pykka.Actor.__init__).split("self.")[1:])
+    assert {name.split(" =")[0] for name in set_by_pykka if " =" in name} == {
+        "actor_urn",
+        "actor_inbox",
+        "actor_stopped",
+        "_actor_ref",
+    }
+    assert set(vars(LoopActor().actor_ref)) == {
+        "_actor_weakref",
+        "actor_class",
+        "actor_urn",
+        "actor_inbox",
+        "actor_stopped",
+    }
+
+
+@virtual_time
+async def test_pykkas_own_way_in_works_and_its_registry_stays_empty():
+    ref = Recorder.start()
+    reply = pykka.ActorRef.ask(ref, "hello", block=False)
+    assert await reply == "hello"
+    assert pykka.ActorRegistry.get_all() == []
+    assert await pykka.ActorRef.ask(ref, pykka.messages._ActorStop(), block=False)
+    assert not pykka.ActorRef.is_alive(ref)
