@@ -37,8 +37,9 @@ from ductor.journal.state import Closing, NodeState, RunState
 def fold_row(state: RunState, version: int, at_us: int, chain_hash: bytes, events: Iterable[AnyEvent]) -> None:
     """Apply one journal row."""
     begin_row(state, version, at_us)
+    cases = _APPLY
     for event in events:
-        apply_event(state, event)
+        cases[type(event)](state, event)
     finish_row(state, chain_hash)
 
 
@@ -112,20 +113,17 @@ def _control_received(state: RunState, event: ControlReceived) -> None:
 def _attempt_dispatched(state: RunState, event: AttemptDispatched) -> None:
     node = state.node(event.node)
     _leave(state, event.node, node)
-    if event.attempt == 1:
+    if event.attempt == 1:  # a retry runs with the input of the round's first attempt
         node.round_started_at_us = state.at_us
         node.previous = node.output
         node.previous_ref = node.output_ref
+        node.input = event.input
+        node.input_ref = event.input_ref
     node.status = "running"
-    node.waiting = None
-    node.until_us = None
     node.generation = event.generation
     node.attempt = event.attempt
     node.iteration = event.iteration
     node.task = event.task
-    if event.attempt == 1:  # a retry runs with the input of the round's first attempt
-        node.input = event.input
-        node.input_ref = event.input_ref
     node.queue = event.queue
     node.dispatched_at_us = state.at_us
     state.running_count += 1
@@ -149,8 +147,6 @@ def _node_settled(state: RunState, event: NodeSettled) -> None:
     node.status = event.status
     node.outcome = event.outcome
     node.settled_version = state.version
-    node.waiting = None
-    node.until_us = None
     node.input = None
     node.input_ref = None
     node.previous = None
@@ -174,9 +170,12 @@ def _leave(state: RunState, ref: str, node: NodeState) -> None:
     """The node stops being what it is: its place among the open nodes and its timer go."""
     if node.status == "running":
         state.running_count -= 1
+        del state.open_nodes[ref]
     elif node.status == "waiting":
         state.timers.cancel(ref)
-    state.open_nodes.pop(ref, None)
+        node.waiting = None
+        node.until_us = None
+        del state.open_nodes[ref]
 
 
 def _context_patched(state: RunState, event: ContextPatched) -> None:
