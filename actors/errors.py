@@ -177,7 +177,7 @@ class RetryAfter(DuctorError):
     ) -> None:
         """Args: `pause` is a number of seconds, or a timedelta."""
         seconds = pause.total_seconds() if isinstance(pause, timedelta) else pause
-        self.pause_ms = round(min(max(seconds * 1_000, 0), MAX_RETRY_PAUSE_MS))
+        self.pause_ms = round(min(max(0, seconds * 1_000), MAX_RETRY_PAUSE_MS))
         self.error_type, self.details = type, details
         super().__init__(message or f"to be tried again after {self.pause_ms} ms")
 

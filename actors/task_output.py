@@ -51,12 +51,14 @@ def json_of_result(task: str, result: object) -> JsonValue:
     except ValueRefusedError:
         pass  # not plain JSON yet, or never
     try:
-        return checked_value(_plain(result, MAX_VALUE_DEPTH), _WHAT)
+        plain = _plain(result, MAX_VALUE_DEPTH)
     except _NotPlainError as error:
         path = error.path.removeprefix(".")
         raise ResultNotEncodableError(task, path, error.python_type, error.reason) from None
+    try:
+        return checked_value(plain, _WHAT)
     except ValueRefusedError as error:
-        raise ResultNotEncodableError(task, error.path, _type_at(result, error.path), error.reason) from None
+        raise ResultNotEncodableError(task, error.path, _type_at(plain, error.path), error.reason) from None
 
 
 def _plain(value: object, depth_left: int) -> object:
@@ -132,11 +134,11 @@ def _find_offender(value: object, depth_left: int) -> None:
 
 
 def _type_at(value: object, path: str) -> str:
-    """The Python type at a path of keys and indexes; the whole's type where the path leads through converted parts."""
+    """The type at a path of keys and indexes, as far as its keys are plain words."""
     for part in path.replace("]", "").replace("[", ".").split("."):
-        if isinstance(value, Mapping) and part in value:
+        if isinstance(value, dict) and part in value:
             value = value[part]
-        elif isinstance(value, list | tuple) and part.isdecimal():
+        elif isinstance(value, list) and part.isdecimal():
             value = value[int(part)]
     return _type_name(value)
 
