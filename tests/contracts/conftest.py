@@ -29,8 +29,31 @@ async def postgres_store(database: Database) -> AsyncIterator[PostgresStore]:
     await store.close()
 
 
+@pytest.fixture
+async def second_postgres_store(database: Database) -> AsyncIterator[PostgresStore]:
+    """Another open store on the same database."""
+    store = PostgresStore(database.dsn)
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def second_memory_store(memory_store: MemoryStore) -> MemoryStore:
+    """What is in memory has no second way in."""
+    return memory_store
+
+
 @pytest.fixture(params=["memory_store", "postgres_store"])
 def store(request: pytest.FixtureRequest) -> Store:
     """An open store without rows."""
     opened: Store = request.getfixturevalue(request.param)
+    return opened
+
+
+@pytest.fixture
+def second_store(request: pytest.FixtureRequest, store: Store) -> Store:
+    """What another host has on the same rows."""
+    name = "second_memory_store" if isinstance(store, MemoryStore) else "second_postgres_store"
+    opened: Store = request.getfixturevalue(name)
     return opened
