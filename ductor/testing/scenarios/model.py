@@ -6,6 +6,7 @@ import msgspec
 
 from ductor.definitions.errors import DuctorError, Place, Problem
 from ductor.definitions.expressions import Expression, Template
+from ductor.definitions.policies import Part
 from ductor.definitions.values import JsonObject, JsonValue
 
 LIMIT_MS: Final = 400 * 24 * 3_600 * 1_000
@@ -27,7 +28,7 @@ class ScenarioFileError(DuctorError):
         super().__init__(f"{file} has {count} problem{'s' if count != 1 else ''}:{lines}")
 
 
-class Raised(msgspec.Struct, frozen=True, kw_only=True):
+class Raised(Part, frozen=True, kw_only=True):
     """The error that an answer raises. `message` and `details` are templates, compiled."""
 
     type: str
@@ -37,7 +38,7 @@ class Raised(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_ms: int | None = None
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Answer(Part, frozen=True, kw_only=True):
     """One way in which a handler may answer: the first whose `when` holds does, after `takes_ms`."""
 
     place: Place
@@ -47,7 +48,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     raises: Raised | None = None
 
 
-class Send(msgspec.Struct, frozen=True, kw_only=True):
+class Send(Part, frozen=True, kw_only=True):
     """A request sent to the run `at_ms` after its start. `refused`: the engine must refuse it."""
 
     place: Place
@@ -58,7 +59,7 @@ class Send(msgspec.Struct, frozen=True, kw_only=True):
     refused: bool = False
 
 
-class Expectation(msgspec.Struct, frozen=True, kw_only=True):
+class Expectation(Part, frozen=True, kw_only=True):
     """What must come out; what is UNSET is not compared.
 
     Attributes:
@@ -73,13 +74,13 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     output: JsonValue | msgspec.UnsetType = msgspec.UNSET
     error: str | None | msgspec.UnsetType = msgspec.UNSET
     duration_ms: int | msgspec.UnsetType = msgspec.UNSET
-    steps: dict[str, str] = {}
-    calls: dict[str, int] = {}
+    steps: dict[str, str] = msgspec.field(default_factory=dict)
+    calls: dict[str, int] = msgspec.field(default_factory=dict)
     context: JsonObject | msgspec.UnsetType = msgspec.UNSET
     compensations: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
-class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+class Scenario(Part, frozen=True, kw_only=True):
     """One story: a run that is started, answered, sent to, and compared.
 
     Attributes:
@@ -93,13 +94,13 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     input: JsonValue = None
     key: str | None = None
     version: str | None = None
-    handlers: dict[str, tuple[Answer, ...]] = {}
+    handlers: dict[str, tuple[Answer, ...]] = msgspec.field(default_factory=dict)
     send: tuple[Send, ...] = ()
     expect: Expectation = Expectation()
     limit_ms: int = LIMIT_MS
 
 
-class ScenarioFile(msgspec.Struct, frozen=True, kw_only=True):
+class ScenarioFile(Part, frozen=True, kw_only=True):
     """A file of scenarios.
 
     Attributes:

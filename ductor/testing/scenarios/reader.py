@@ -10,7 +10,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ductor.definitions.errors import DefinitionError, Place, Problem
+from ductor.definitions.documents.nodes import Node
+from ductor.definitions.documents.report import INVALID, Problems, Report
+from ductor.definitions.documents.yaml_reader import read_yaml
+from ductor.definitions.errors import DefinitionError, Place
 from ductor.definitions.expressions import (
     Expression,
     ExpressionSyntaxError,
@@ -19,9 +22,7 @@ from ductor.definitions.expressions import (
     compile_template,
 )
 from ductor.definitions.limits import DEFAULT_LIMITS
-from ductor.definitions.nodes import Node
-from ductor.definitions.report import INVALID, Report
-from ductor.definitions.shapes import (
+from ductor.definitions.parsing.shapes import (
     BooleanShape,
     ChoiceShape,
     JsonShape,
@@ -32,9 +33,8 @@ from ductor.definitions.shapes import (
     TimeShape,
     UnionShape,
 )
-from ductor.definitions.struct_shapes import FieldShape, StructShape
+from ductor.definitions.parsing.struct_shapes import FieldShape, StructShape
 from ductor.definitions.values import JsonObject, JsonValue
-from ductor.definitions.yaml_reader import read_yaml
 from ductor.testing.scenarios.model import (
     Answer,
     Expectation,
@@ -72,21 +72,21 @@ def parse_scenarios(text: str, *, file: str) -> ScenarioFile:
     Raises:
         ScenarioFileError: it is not valid.
     """
-    problems: list[Problem] = []
+    problems = Problems(DEFAULT_LIMITS)
     try:
         documents = list(read_yaml(text, DEFAULT_LIMITS, file, problems))
+        read = _read(documents, Report(file, problems))
+        if len(problems) or not isinstance(read, ScenarioFile):
+            raise problems.error()
     except DefinitionError as error:
         raise ScenarioFileError(file, error.problems) from None
-    report = Report(file, problems)
-    read: object = INVALID
-    if len(documents) == 1:
-        read = _FILE.read(documents[0], "", report)
-    else:
-        report.add("one_document", f"a scenario file is one document, found {len(documents)}", "", (1, 1))
-    if problems or not isinstance(read, ScenarioFile):
-        ordered = sorted(problems, key=lambda problem: (problem.place.line, problem.place.column))
-        raise ScenarioFileError(file, tuple(ordered))
     return msgspec.structs.replace(read, file=file)
+
+
+def _read(documents: list[Node], report: Report) -> object:
+    if len(documents) == 1:
+        return _FILE.read(documents[0], "", report)
+    return report.add("one_document", f"a scenario file is one document, found {len(documents)}", "", (1, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _expression(source: str, place: Place, report: Report) -> Expression | None:
     try:
         return compile_expression(source, place=place, variables=ANSWER_VARIABLES)
     except ExpressionSyntaxError as error:
-        report.problems.append(error.problem())
+        report.problems.add(error.problem())
         return None
 
 
@@ -177,7 +177,8 @@ def _template(value: JsonValue, place: Place, report: Report) -> Template | None
     try:
         return compile_template(value, place=place, variables=ANSWER_VARIABLES)
     except ExpressionSyntaxError as error:
-        report.problems.extend(fault.problem() for fault in (error, *error.others))
+        for fault in (error, *error.others):
+            report.problems.add(fault.problem())
         return None
 
 

@@ -1,0 +1,84 @@
+"""The entry of the command line: finds the command, runs it, and turns what went wrong into a message and an exit code.
+
+Commands are named here and imported when they are called, so that `ductor --help` loads none of them.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Final
+
+from cyclopts import App, CycloptsError
+
+from ductor.cli.failures import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, report_failure
+from ductor.definitions.errors import DuctorError
+
+COMMANDS: Final = {
+    "validate": "Check definition files.",
+    "test": "Run scenario files: workflows tested in virtual time.",
+    "graph": "Draw a definition, or a run of it.",
+    "publish": "Make definitions known, so that runs can be started.",
+    "start": "Start a run.",
+    "runs": "List runs.",
+    "show": "Show a run and its steps.",
+    "history": "Show a run's journal.",
+    "watch": "Follow a run until it ends.",
+    "cancel": "Ask a run to stop in order.",
+    "terminate": "End a run at once.",
+    "host": "Carry out runs.",
+}
+
+EPILOGUE: Final = (
+    "Exit codes: 0 ok; 1 the run, check or test failed; 2 usage or invalid input; 3 not found; 4 the wait timed out; "
+    "5 conflict."
+)
+
+
+def make_app() -> App:
+    """The command line with all its commands."""
+    app = App(
+        name="ductor",
+        help="Durable workflows over an event-sourced journal in PostgreSQL.",
+        help_epilogue=EPILOGUE,
+        version=lambda: version("ductor-engine"),
+        result_action="return_value",
+    )
+    for name, about in COMMANDS.items():
+        app.command(f"ductor.cli.{name}:{name}", name=name, help=about)
+    database = App(name="db", help="Look after the database.")
+    database.command("ductor.cli.db:migrate", name="migrate", help="Bring the database's schema up to date.")
+    app.command(database)
+    return app
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line and give its exit code. Defects of ductor itself raise."""
+    as_json = _wants_json(arguments)
+    try:
+        code = make_app()(list(arguments), exit_on_error=False, print_error=False)
+    except (CycloptsError, DuctorError) as error:
+        return report_failure(error, as_json=as_json)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read the output has seen enough; so would the interpreter's own complaint
+        return EXIT_OK
+    except SystemExit as exit_:
+        return exit_.code if isinstance(exit_.code, int) else EXIT_USAGE
+    return code if isinstance(code, int) else EXIT_OK
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Whether errors are wanted as JSON, as far as that can be told of a command line that may be wrong."""
+    given = list(arguments)
+    for option, value in zip(given, [*given[1:], ""], strict=True):
+        if option in ("-o", "--output") and value in ("json", "jsonl"):
+            return True
+        if option in ("-o=json", "-o=jsonl", "--output=json", "--output=jsonl", "-ojson", "-ojsonl"):
+            return True
+    return False

@@ -1,0 +1,57 @@
+"""`ductor runs`."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ductor.cli.options import DatabaseOptions, OutputOptions
+from ductor.journal.events import RunStatus
+
+
+def runs(
+    *,
+    status: Annotated[tuple[RunStatus, ...], Parameter(negative="")] = (),
+    definition: str | None = None,
+    limit: Annotated[int, Parameter(help="How many at most.")] = 50,
+    before: str | None = None,
+    database: DatabaseOptions = DatabaseOptions(),
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """List the tenant's runs, newest first.
+
+    Parameters
+    ----------
+    status
+        Only runs with this status; may be given several times.
+    definition
+        Only runs of this definition.
+    before
+        Id of a run: only runs older than it, to continue a page.
+    """
+    from ductor.cli.arguments import ArgumentError
+    from ductor.cli.output import print_rows, timestamp
+    from ductor.cli.session import connected, run_async
+
+    if not 1 <= limit <= 1_000:
+        raise ArgumentError("--limit", f"from 1 to 1000, found {limit}")
+
+    async def work() -> int:
+        async with connected(database) as client:
+            heads = await client.runs(definition=definition, statuses=status, before=before, limit=limit)
+        cells = [
+            (
+                head.run_id,
+                head.definition,
+                head.status,
+                timestamp(head.started_at_us),
+                timestamp(head.ended_at_us),
+                head.error_type or "",
+                head.key or "",
+            )
+            for head in heads
+        ]
+        columns = ("run", "definition", "status", "started (UTC)", "ended (UTC)", "error", "key")
+        print_rows(heads, output.output, columns, cells)
+        return 0
+
+    return run_async(work())

@@ -1,0 +1,35 @@
+"""An open database for one command."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ductor.cli.options import DatabaseOptions
+from ductor.cli.output import progress
+
+if TYPE_CHECKING:
+    from ductor.client import Client
+
+T = TypeVar("T")
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's work to its end."""
+    return asyncio.run(work)
+
+
+@asynccontextmanager
+async def connected(options: DatabaseOptions) -> "AsyncIterator[Client]":
+    """A client of the database that the options name."""
+    from ductor.client import Client
+
+    client = Client(options.database, tenant=options.tenant)
+    doing = "starting the embedded PostgreSQL in ./.ductor" if options.database is None else "connecting"
+    with progress(doing):
+        await client.open()
+    try:
+        yield client
+    finally:
+        with progress("stopping the embedded PostgreSQL" if options.database is None else "disconnecting"):
+            await client.close()

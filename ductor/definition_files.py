@@ -1,0 +1,95 @@
+"""Definitions out of files and folders, with every problem of every file at once."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ductor.definitions.compile import Compiled, compile_text
+from ductor.definitions.errors import DefinitionError, Place, Problem
+
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+SCENARIO_SUFFIX: Final = ".scenario.yaml"
+
+
+class SourceDefinition(msgspec.Struct, frozen=True):
+    """A compiled definition, the file it came from, and the file's text."""
+
+    compiled: Compiled
+    file: str
+    text: str
+
+
+def definition_files(*paths: str | Path) -> list[Path]:
+    """The definition files among these files and folders; folders are searched, scenario files in them left out.
+
+    Raises:
+        DefinitionError: a path does not exist, or a folder holds no definition.
+    """
+    files: list[Path] = []
+    problems: list[Problem] = []
+    for path in map(Path, paths):
+        found = sorted(_in_folder(path)) if path.is_dir() else [path]
+        if not path.exists():
+            problems.append(_problem("file_not_found", path, "there is no such file or folder"))
+        elif not found:
+            hint = f"Definitions end in {', '.join(SUFFIXES)}."
+            problems.append(_problem("no_definitions", path, "the folder holds no definitions", hint))
+        files.extend(found)
+    if problems:
+        raise DefinitionError(problems)
+    return list(dict.fromkeys(files))
+
+
+def read_definitions(*paths: str | Path) -> list[SourceDefinition]:
+    """Compile the definitions of these files and folders, in order of files.
+
+    Raises:
+        DefinitionError: with all problems of all files.
+    """
+    found: list[SourceDefinition] = []
+    problems: list[Problem] = []
+    for file in definition_files(*paths):
+        try:
+            text = _text_of(file)
+            found.extend(SourceDefinition(one, str(file), text) for one in compile_text(text, file=str(file)))
+        except DefinitionError as error:
+            problems.extend(error.problems)
+    problems.extend(_name_clashes(found))
+    if problems:
+        raise DefinitionError(problems)
+    return found
+
+
+def _in_folder(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.suffix in SUFFIXES and not path.name.endswith(SCENARIO_SUFFIX) and path.is_file() and not hidden:
+            yield path
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        hint = "Save it as UTF-8."
+        raise DefinitionError([_problem("not_utf8", file, f"byte {error.start} is not UTF-8", hint)]) from error
+    except OSError as error:
+        raise DefinitionError([_problem("unreadable_file", file, error.strerror or str(error))]) from error
+
+
+def _name_clashes(found: Iterable[SourceDefinition]) -> Iterator[Problem]:
+    """One name in two files, both without a version label or with the same one: which is the newest would be chance."""
+    seen: dict[tuple[str, str], SourceDefinition] = {}
+    for one in found:
+        manifest = one.compiled.manifest
+        first = seen.setdefault((manifest.name, manifest.version), one)
+        if first.compiled.manifest_hash != one.compiled.manifest_hash:
+            label = f" version {manifest.version}" if manifest.version else ""
+            message = f"`{manifest.name}`{label} is defined differently in {first.file}"
+            yield _problem("duplicate_definition", Path(one.file), message, "Rename one, or label their versions.")
+
+
+def _problem(code: str, file: Path, message: str, hint: str = "") -> Problem:
+    return Problem(code=code, message=message, place=Place(file=str(file)), hint=hint)

@@ -1,0 +1,71 @@
+"""Errors that the face adds to the hierarchy: how a run ended, for whoever waited for its output."""
+
+from ductor.definitions.errors import DuctorError
+from ductor.definitions.values import JsonValue
+from ductor.journal.events import ErrorInfo
+
+
+class RunUnsuccessfulError(DuctorError):
+    """A run ended otherwise than completed.
+
+    Attributes:
+        run_id: which run.
+        type, message, details: of the run's error; empty where it ended without one.
+    """
+
+    code = "run_unsuccessful"
+    how = "ended"
+
+    def __init__(self, run_id: str, error: ErrorInfo | None) -> None:
+        self.run_id = run_id
+        self.type = error.type if error else ""
+        self.message = error.message if error else ""
+        self.details: JsonValue = error.details if error else None
+        why = ": ".join(part for part in (self.type, self.message) if part)
+        super().__init__(
+            f"run {run_id} {self.how}{f' ({why})' if why else ''}; `ductor show {run_id}` tells what its steps did"
+        )
+
+
+class RunFailedError(RunUnsuccessfulError):
+    """The run failed, by the error of a step or its own timeout."""
+
+    code = "run_failed"
+    how = "failed"
+
+
+class RunCancelledError(RunUnsuccessfulError):
+    """The run was cancelled."""
+
+    code = "run_cancelled"
+    how = "was cancelled"
+
+
+class RunTerminatedError(RunUnsuccessfulError):
+    """The run was terminated."""
+
+    code = "run_terminated"
+    how = "was terminated"
+
+
+class TasksNotLoadedError(DuctorError):
+    """Handlers could not be loaded from where they were said to be.
+
+    Attributes:
+        source: as given, `module` or `module:attribute`.
+        reason: what went wrong.
+    """
+
+    code = "tasks_not_loaded"
+
+    def __init__(self, source: str, reason: str) -> None:
+        self.source, self.reason = source, reason
+        super().__init__(
+            f"no tasks from {source!r}: {reason}. Name a module, or `module:attribute` for one thing in it."
+        )
+
+
+def unsuccessful(status: str, run_id: str, error: ErrorInfo | None) -> RunUnsuccessfulError:
+    """The error for a run that ended with this status."""
+    kinds = {"failed": RunFailedError, "cancelled": RunCancelledError, "terminated": RunTerminatedError}
+    return kinds.get(status, RunUnsuccessfulError)(run_id, error)

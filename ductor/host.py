@@ -1,0 +1,119 @@
+"""The host: what a service embeds to carry out runs."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from ductor.actors.client import Client as EngineClient
+from ductor.actors.host import EngineHost, HostHealth, HostOptions
+from ductor.actors.tasks import Task, TaskRegistry, task
+from ductor.client import DEFAULT_TENANT, Client
+from ductor.definition_files import read_definitions
+from ductor.definitions.expressions import FunctionLibrary
+from ductor.handlers import missing_handlers
+from ductor.journal.clock import Clock, SystemClock
+from ductor.journal.ids import Ids, SystemIds
+from ductor.journal.store import Store
+
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+_log = logging.getLogger("ductor")
+
+
+class Host(Client):
+    """Carries out runs while it is entered, and answers everything that a `Client` does.
+
+    Entering opens the database, publishes the definitions, takes up every run that was left in the middle, and
+    begins to work. Leaving drains: attempts in flight may finish, the rest is carried on by the next host.
+
+    Args:
+        tasks: handlers; a plain function is a task under its own name.
+        definitions: a file or folder of definitions to publish.
+        database: a PostgreSQL address; a store that is open; or None for an embedded server.
+        tenant: whose definitions are published and runs started; runs of all tenants are carried out.
+        directory: of the embedded server, `.ductor/postgres` unless given.
+        options: limits and intervals.
+        functions: pure functions for expressions, beside the standard library.
+        clock, ids: sources of time and identifiers; a test gives its own.
+
+    Raises:
+        DuplicateTaskError, InvalidTaskError: from the constructor. Entering raises DefinitionError with every
+        problem of every file, and what the database raises.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is a choice of its own, and all have defaults
+        self,
+        *,
+        tasks: Iterable[Task[..., Any] | Callable[..., Any]] = (),
+        definitions: str | Path | None = None,
+        database: str | Store | None = None,
+        tenant: str = DEFAULT_TENANT,
+        directory: str | Path | None = None,
+        options: HostOptions | None = None,
+        functions: FunctionLibrary | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+    ) -> None:
+        super().__init__(database, tenant=tenant, directory=directory)
+        self.registry = TaskRegistry(one if isinstance(one, Task) else task(one) for one in tasks)
+        self._definitions = definitions
+        self._options = options or HostOptions()
+        self._functions = functions
+        self._clock, self._ids = clock or SystemClock(), ids or SystemIds()
+
+    @property
+    def engine(self) -> EngineHost:
+        """What does the work."""
+        engine = super().engine
+        assert isinstance(engine, EngineHost)
+        return engine
+
+    async def health(self) -> HostHealth:
+        """The host's state, for health reports."""
+        return await self.engine.health()
+
+    async def run_until_stopped(self) -> None:
+        """Return when the process is told to stop (SIGTERM or SIGINT); leaving the host then drains it.
+
+        A second signal means what it means without a host.
+        """
+        loop = asyncio.get_running_loop()
+        told = asyncio.Event()
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, told.set)
+        try:
+            await told.wait()
+        finally:
+            for number in STOP_SIGNALS:
+                loop.remove_signal_handler(number)
+
+    @asynccontextmanager
+    async def lifespan(self, app: object) -> AsyncIterator[None]:  # noqa: ARG002 - the shape of ASGI frameworks
+        """Live as long as an ASGI application: `Starlette(lifespan=host.lifespan)`, and the like."""
+        async with self:
+            yield
+
+    async def _make_engine(self, store: Store, stack: AsyncExitStack) -> EngineClient:
+        found = read_definitions(self._definitions) if self._definitions is not None else []
+        engine = EngineHost(
+            store,
+            self.registry,
+            clock=self._clock,
+            ids=self._ids,
+            options=self._options,
+            functions=self._functions,
+        )
+        self._engine = engine
+        await self.publish(*found)
+        for name, users in missing_handlers((one.compiled.manifest for one in found), self.registry.names).items():
+            _log.warning(
+                "no handler %r here, which %s needs: such steps wait until a host that has it starts",
+                name,
+                " and ".join(users),
+            )
+        await stack.enter_async_context(engine)
+        return engine

@@ -1,0 +1,199 @@
+"""Kills a host at its commits, and goes on with a new one on the same store.
+
+A kill drops everything at once: the loop with its actors, timers, workers and handlers is left where it stands and
+never runs again, and whatever it still asks of its store is not heard. Then a new host starts, as after `kill -9` on
+the same machine. What may differ from an undisturbed run is how long it took and how often an attempt was delivered;
+nothing else.
+
+A kill *before* a commit means that it was never written, *after* that it is durable and nobody was told.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, Literal, cast
+from warnings import catch_warnings
+
+import msgspec
+
+from ductor.definitions.errors import DuctorError
+from ductor.journal.store import Commit, CommitAnswer, Store
+from ductor.testing.loop import VirtualTimeLoop
+from ductor.testing.scenarios.runner import Played, Playing
+
+MAX_LIVES: Final = 2_000
+
+
+class CrashPoint(msgspec.Struct, frozen=True):
+    """Where a host is killed: at its n-th commit, from 1. `every` kills at each commit, before and after in turn."""
+
+    commit: int
+    when: Literal["before", "after"]
+    every: bool = False
+
+    def __str__(self) -> str:
+        """For a person."""
+        return "at every commit" if self.every else f"{self.when} commit {self.commit}"
+
+
+class TooManyLivesError(DuctorError):
+    """A run made no progress from one life of its host to the next.
+
+    Attributes:
+        lives: how many there were.
+    """
+
+    code = "too_many_lives"
+
+    def __init__(self, lives: int) -> None:
+        self.lives = lives
+        super().__init__(f"after {lives} lives of the host the run has not settled: something is lost at each kill")
+
+
+class _MortalStore:
+    """A store as one life of a host sees it. Once dead it answers nothing and takes nothing."""
+
+    def __init__(self, store: Store, die: Callable[[], None], plan: "_Plan") -> None:
+        self._store = store
+        self._plan = plan
+        self._die = die
+        self._is_dead = False
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method = getattr(self._store, name)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            result = await method(*args, **kwargs) if not self._is_dead else None
+            if self._is_dead:
+                await asyncio.get_running_loop().create_future()
+            return result
+
+        return call
+
+    def commit(self, commit: Commit, answer: Callable[[CommitAnswer], None]) -> None:
+        if self._is_dead:
+            return
+        fate = self._plan.fate()
+        if fate == "before":
+            self._end()
+        elif fate == "after":
+            self._store.commit(commit, lambda _: self._end())
+        else:
+            self._store.commit(commit, lambda result: None if self._is_dead else answer(result))
+
+    def _end(self) -> None:
+        if not self._is_dead:
+            self._is_dead = True
+            self._die()
+
+
+class _Plan:
+    """Counts commits over all lives and says which of them is fatal."""
+
+    def __init__(self, point: CrashPoint | None) -> None:
+        self._point = point
+        self.commits = 0
+        self.kills = 0
+
+    def fate(self) -> Literal["before", "after"] | None:
+        self.commits += 1
+        point = self._point
+        if point is None:
+            return None
+        if point.every:
+            # the same commit is killed before it, then after it: the second kill finds it written
+            self.kills += 1
+            return "before" if self.kills % 2 else "after"
+        if self.commits == point.commit:
+            self.kills += 1
+            return point.when
+        return None
+
+
+def play_with_crashes(make: Callable[[Store], Playing], store: Store, point: CrashPoint | None) -> tuple[Played, int]:
+    """Play something and kill its host where `point` says; None lets it live.
+
+    Args:
+        make: makes what is played, on the store given.
+        store: open, and not bound to a loop; it lives through all lives.
+
+    Returns:
+        What came of it, and the number of commits over all lives.
+
+    Raises:
+        TooManyLivesError: it does not settle.
+    """
+    plan = _Plan(point)
+    playing = make(store)
+    for _ in range(MAX_LIVES):
+        if _live(playing, store, plan):
+            break
+    else:
+        raise TooManyLivesError(MAX_LIVES)
+    playing.store = store
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(playing.clock)) as runner:
+        return runner.run(playing.played()), plan.commits
+
+
+def _live(playing: Playing, store: Store, plan: _Plan) -> bool:
+    """One life; whether it went to its end."""
+    loop = VirtualTimeLoop(playing.clock)
+    playing.store = cast("Store", _MortalStore(store, loop.stop, plan))
+    life = loop.create_task(_after_burial(playing, store), name="life")
+    life.add_done_callback(lambda _: loop.stop())
+    try:
+        loop.run_forever()
+        if life.done():
+            life.result()
+            return True
+        return False
+    finally:
+        _drop(loop)
+
+
+async def _after_burial(playing: Playing, store: Store) -> None:
+    """A host that is found dead on its machine is removed by the next one; so are the killed ones here."""
+    for host_id in playing.host_ids:
+        await store.leave(host_id)
+    await playing.live()
+
+
+def _drop(loop: VirtualTimeLoop) -> None:
+    """Make the loop's remains vanish without running anything of them."""
+    loop.set_exception_handler(lambda _loop, _context: None)
+    for task in asyncio.all_tasks(loop):
+        coroutine = task.get_coro()
+        # closing runs `finally` blocks, which find a dead store and no loop; a killed process would not run them at all
+        with suppress(BaseException), catch_warnings(action="ignore", category=RuntimeWarning):
+            if coroutine is not None:
+                coroutine.close()
+    loop.close()
+
+
+def crash_differences(reference: Played, crashed: Played) -> list[str]:
+    """What a crash changed that it must not change: outcome, steps, context, and the effects of each attempt."""
+    if reference.view is None or crashed.view is None:
+        return [] if reference.refusal == crashed.refusal else [f"start: {reference.refusal} became {crashed.refusal}"]
+    found: list[str] = []
+    for what in ("status", "output", "error", "context"):
+        before, after = getattr(reference.view, what), getattr(crashed.view, what)
+        if before != after:
+            found.append(f"{what}: {before!r} became {after!r}")
+    statuses = {step.ref: step.status for step in crashed.view.steps}
+    found.extend(
+        f"step {step.ref}: {step.status} became {statuses[step.ref]}"
+        for step in reference.view.steps
+        if statuses[step.ref] != step.status
+    )
+    if _effects(reference) != _effects(crashed):
+        found.append(f"calls: {_effects(reference)} became {_effects(crashed)}")
+    if reference.mistakes != crashed.mistakes:
+        found.append(f"mistakes: {reference.mistakes} became {crashed.mistakes}")
+    return found
+
+
+def _effects(played: Played) -> Sequence[tuple[str, str, int, str]]:
+    """Which attempts reached which handler with what; each counts once, however often it was delivered."""
+    return sorted(
+        (call.task, call.step, call.attempt, msgspec.json.encode(call.input).decode()) for call in played.calls
+    )

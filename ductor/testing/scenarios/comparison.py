@@ -1,0 +1,87 @@
+"""What differed between what a scenario expects and what came of it."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+
+from ductor.definitions.durations import format_duration_ms
+from ductor.definitions.values import JsonValue
+from ductor.testing.scenarios.model import Expectation
+from ductor.testing.scenarios.runner import Played
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One thing that differed. `expected` is empty for what should not have happened at all."""
+
+    what: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        return f"{self.what}: expected {self.expected}, found {self.found}" if self.expected else self.found
+
+
+def differences(expect: Expectation, played: Played) -> list[Difference]:
+    """Everything that differed; what the expectation does not name is not compared."""
+    found = [Difference("mistake", "", mistake) for mistake in played.mistakes]
+    if played.view is None:
+        found.append(Difference("start", "a run", f"a refusal: {played.refusal}"))
+        return found
+    found.extend(_of_the_run(expect, played))
+    found.extend(_of_the_steps(expect, played))
+    found.extend(_of_the_calls(expect, played))
+    return found
+
+
+def _of_the_run(expect: Expectation, played: Played) -> Iterator[Difference]:
+    view = played.view
+    assert view is not None
+    error = view.error.type if view.error is not None else None
+    if expect.status is not msgspec.UNSET and expect.status != view.status:
+        yield Difference("status", expect.status, f"{view.status} ({error})" if error else view.status)
+    if expect.error is not msgspec.UNSET and expect.error != error:
+        message = f" ({view.error.message})" if view.error is not None and view.error.message else ""
+        yield Difference("error", str(expect.error or "none"), f"{error or 'none'}{message}")
+    if expect.output is not msgspec.UNSET and not _equal(expect.output, view.output):
+        yield Difference("output", _json(expect.output), _json(view.output))
+    if expect.context is not msgspec.UNSET and not _equal(expect.context, view.context):
+        yield Difference("context", _json(expect.context), _json(view.context))
+    if expect.duration_ms is not msgspec.UNSET:
+        ended_at_us = view.ended_at_us or view.updated_at_us
+        duration_ms = (ended_at_us - view.started_at_us) // 1_000
+        if duration_ms != expect.duration_ms:
+            yield Difference("duration", format_duration_ms(expect.duration_ms), format_duration_ms(duration_ms))
+    if expect.compensations:
+        yield Difference("compensations", ", ".join(expect.compensations), "none: this version runs no compensations")
+
+
+def _of_the_steps(expect: Expectation, played: Played) -> Iterator[Difference]:
+    assert played.view is not None
+    found = {step.ref: step.status for step in played.view.steps}
+    for ref, status in expect.steps.items():
+        if ref not in found:
+            yield Difference(f"step {ref}", status, "no such step")
+        elif found[ref] != status:
+            yield Difference(f"step {ref}", status, found[ref])
+
+
+def _of_the_calls(expect: Expectation, played: Played) -> Iterator[Difference]:
+    counts = Counter(call.task for call in played.calls)
+    for name, count in expect.calls.items():
+        if counts[name] != count:
+            yield Difference(f"calls of {name}", str(count), str(counts[name]))
+
+
+def _equal(expected: JsonValue, found: JsonValue) -> bool:
+    """JSON equality: 1 and 1.0 are one number, true is no number."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        return expected.keys() == found.keys() and all(_equal(value, found[key]) for key, value in expected.items())
+    if isinstance(expected, list) and isinstance(found, list):
+        return len(expected) == len(found) and all(map(_equal, expected, found))
+    return isinstance(expected, bool) == isinstance(found, bool) and expected == found
+
+
+def _json(value: JsonValue) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,1 @@
+../../../ductor/database.py

@@ -1,0 +1,1 @@
+../../../ductor/definition_files.py

@@ -1,0 +1,1 @@
+../../../ductor/pytest_plugin.py
