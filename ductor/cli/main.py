@@ -5,7 +5,6 @@ Commands are named here and imported when they are called, so that `ductor --hel
 
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Final
 
 from cyclopts import App, CycloptsError
@@ -40,7 +39,7 @@ def make_app() -> App:
         name="ductor",
         help="Durable workflows over an event-sourced journal in PostgreSQL.",
         help_epilogue=EPILOGUE,
-        version=lambda: version("ductor-engine"),
+        version=_version,
         result_action="return_value",
     )
     for name, about in COMMANDS.items():
@@ -49,6 +48,12 @@ def make_app() -> App:
     database.command("ductor.cli.db:migrate", name="migrate", help="Bring the database's schema up to date.")
     app.command(database)
     return app
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("ductor-engine")
 
 
 def run(arguments: Sequence[str]) -> int:

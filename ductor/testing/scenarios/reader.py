@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from ductor.definitions.documents.nodes import Node
-from ductor.definitions.documents.report import INVALID, Problems, Report
+from ductor.definitions.documents.report import INVALID, ProblemList, Report, in_document_order
 from ductor.definitions.documents.yaml_reader import read_yaml
 from ductor.definitions.errors import DefinitionError, Place
 from ductor.definitions.expressions import (
@@ -72,12 +72,12 @@ def parse_scenarios(text: str, *, file: str) -> ScenarioFile:
     Raises:
         ScenarioFileError: it is not valid.
     """
-    problems = Problems(DEFAULT_LIMITS)
+    problems = ProblemList(DEFAULT_LIMITS)
     try:
         documents = list(read_yaml(text, DEFAULT_LIMITS, file, problems))
         read = _read(documents, Report(file, problems))
-        if len(problems) or not isinstance(read, ScenarioFile):
-            raise problems.error()
+        if problems or not isinstance(read, ScenarioFile):
+            raise DefinitionError(in_document_order(problems))
     except DefinitionError as error:
         raise ScenarioFileError(file, error.problems) from None
     return msgspec.structs.replace(read, file=file)
@@ -169,7 +169,7 @@ def _expression(source: str, place: Place, report: Report) -> Expression | None:
     try:
         return compile_expression(source, place=place, variables=ANSWER_VARIABLES)
     except ExpressionSyntaxError as error:
-        report.problems.add(error.problem())
+        report.problems.append(error.problem())
         return None
 
 
@@ -178,7 +178,7 @@ def _template(value: JsonValue, place: Place, report: Report) -> Template | None
         return compile_template(value, place=place, variables=ANSWER_VARIABLES)
     except ExpressionSyntaxError as error:
         for fault in (error, *error.others):
-            report.problems.add(fault.problem())
+            report.problems.append(fault.problem())
         return None
 
 
