@@ -46,6 +46,7 @@ class ProgramNode:
         sources: number of distinct steps with an edge to this one.
         targets: all distinct steps this one may lead to, in Kahn order.
         routes: by outcome; an outcome without edges is absent.
+        plain_edges: targets taken and untaken by outcome, where no choice has a say; `""` takes none.
         predecessors: the distinct sources, in Kahn order.
         ancestors: the steps that lead here; computed only where `cancel_rest` needs them, else empty.
         expressions, templates: by `CompiledField.path`; a field that is not given is absent.
@@ -60,6 +61,7 @@ class ProgramNode:
     sources: int
     targets: tuple[str, ...]
     routes: Mapping[str, Route]
+    plain_edges: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]
     predecessors: tuple[str, ...]
     ancestors: frozenset[str]
     expressions: Mapping[str, Expression]
@@ -157,14 +159,17 @@ class _Loader:
                 templates[field.path] = self._template(key, field.value, variables)
         sources = () if is_defer else graph.predecessors[position]
         targets = () if is_defer else graph.successors[position]
+        target_refs = tuple(graph.refs[number] for number in targets)
+        routes = {} if is_defer else self._routes(step.ref)
         return ProgramNode(
             ref=step.ref,
             step=step,
             position=position,
             is_defer=is_defer,
             sources=len(sources),
-            targets=tuple(graph.refs[number] for number in targets),
-            routes={} if is_defer else self._routes(step.ref),
+            targets=target_refs,
+            routes=routes,
+            plain_edges=_plain_edges(step.outcomes, routes, target_refs),
             predecessors=tuple(graph.refs[number] for number in sources),
             ancestors=graph.ancestors(step.ref) if step.cancel_rest and not is_defer else frozenset(),
             expressions=expressions,
@@ -201,3 +206,19 @@ class _Loader:
 
     def _place(self, key: str) -> Place:
         return self._places.get(key) or Place(path=key)
+
+
+def _plain_edges(
+    outcomes: tuple[str, ...], routes: Mapping[str, Route], targets: tuple[str, ...]
+) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Targets taken and untaken for each outcome under which there is no choice group."""
+    found: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {"": ((), targets)}
+    for outcome in outcomes:
+        under = [routes[key] for key in (outcome, "done") if key in routes]
+        if not any(route.groups for route in under):
+            taken = {target for route in under for target in route.targets}
+            found[outcome] = (
+                tuple(target for target in targets if target in taken),
+                tuple(target for target in targets if target not in taken),
+            )
+    return found

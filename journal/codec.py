@@ -50,8 +50,9 @@ _ATOMIC_TYPES = frozenset({str, bool, type(None)})
 
 
 class StoredValue(msgspec.Struct, frozen=True):
-    """What an event carries of a value: the value itself, or a reference and the payload to store beside it."""
+    """A value, and what an event carries of it: itself (`inline`), or a reference and the payload to store beside."""
 
+    value: JsonValue
     inline: JsonValue
     ref: PayloadRef | None
     payload: Payload | None
@@ -158,13 +159,23 @@ def checked_key(text: str, what: str) -> str:
 def stored_value(value: JsonValue, what: str) -> StoredValue:
     """Split a checked value into what an event carries and what stands beside it. Raises ValueRefusedError by size."""
     text = _ENCODER.encode(value)
+    if len(text) > MAX_VALUE_BYTES:
+        raise _oversized(what, len(text))
+    return _split(value, text)
+
+
+def admitted_value(value: object, what: str) -> StoredValue:
+    """Let a value in and split it, in one pass: `checked_value` and `stored_value` together. Raises ValueRefusedError."""
+    text = _checked_text(value, what)
+    return _split(_VALUE_DECODER.decode(text), text)
+
+
+def _split(value: JsonValue, text: bytes) -> StoredValue:
     size_bytes = len(text)
     if size_bytes <= MAX_INLINE_BYTES:
-        return StoredValue(value, None, None, size_bytes)
-    if size_bytes > MAX_VALUE_BYTES:
-        raise _oversized(what, size_bytes)
+        return StoredValue(value, value, None, None, size_bytes)
     digest = sha256(text).hexdigest()
-    return StoredValue(None, PayloadRef(digest, size_bytes), Payload(digest, text), size_bytes)
+    return StoredValue(value, None, PayloadRef(digest, size_bytes), Payload(digest, text), size_bytes)
 
 
 def safe_text(text: str, limit: int) -> str:

@@ -29,6 +29,12 @@ from ductor.journal.events import (
 
 SettledStatus = Literal["succeeded", "failed", "skipped", "cancelled"]
 
+Edges = tuple[tuple[str, ...], tuple[str, ...]]
+"""Targets taken and targets not taken."""
+
+NOTHING = ""
+"""The outcome under which no edge is taken."""
+
 NO_ROUTE = Route(targets=(), groups=())
 
 
@@ -68,13 +74,13 @@ def succeed(
         _emit_alone(tick, node, "succeeded", outcome, inline=inline, ref=ref)
         return True
     try:
-        patch, taken = _effects_and_edges(tick, node, outcome, output)
+        patch, edges = _effects_and_edges(tick, node, outcome, output)
     except (ExpressionError, ValueRefusedError) as error:
         fail(tick, node, expression_failure(error), inline=inline, ref=ref)
         return False
     if patch:
         tick.emit(ContextPatched(node=node.ref, patch=patch))
-    _emit_settled(tick, node, "succeeded", outcome, taken, inline=inline, ref=ref)
+    _emit_settled(tick, node, "succeeded", outcome, edges, inline=inline, ref=ref)
     checkpoint = node.step.checkpoint
     if checkpoint is not None:
         tick.emit(CheckpointReached(node=node.ref, checkpoint=checkpoint))
@@ -91,34 +97,36 @@ def fail(
         _emit_alone(tick, node, "failed", "error", inline=inline, ref=ref, error=error)
         return
     if node.step.on_error == "fail":
-        _emit_settled(tick, node, "failed", "error", set(), inline=inline, ref=ref, error=error)
+        _emit_settled(tick, node, "failed", "error", node.plain_edges[NOTHING], inline=inline, ref=ref, error=error)
         begin_closing(tick, "failed", error=error, reason=f"step {node.ref} failed")
         return
     try:
-        taken = _edges(node, "error", _own_for_choices(tick, node, "error", error))
+        edges = _edges(node, "error", _own_for_choices(tick, node, "error", error))
     except ExpressionError as broken:
         broken_error = expression_failure(broken)
-        _emit_settled(tick, node, "failed", "error", set(), inline=inline, ref=ref, error=broken_error)
+        _emit_settled(
+            tick, node, "failed", "error", node.plain_edges[NOTHING], inline=inline, ref=ref, error=broken_error
+        )
         begin_closing(tick, "failed", error=broken_error, reason=f"a choice of step {node.ref} failed")
         return
-    _emit_settled(tick, node, "failed", "error", taken, inline=inline, ref=ref, error=error)
+    _emit_settled(tick, node, "failed", "error", edges, inline=inline, ref=ref, error=error)
 
 
 def skip_by_guard(tick: Tick, node: ProgramNode) -> None:
     """The guard `run_if` was false: the step does nothing, the path goes on."""
-    taken: set[str] = set()
+    edges = node.plain_edges[NOTHING]
     if node.step.on_skip == "continue":
         try:
-            taken = _edges(node, "success", _own_for_choices(tick, node, "success", None))
+            edges = _edges(node, "success", _own_for_choices(tick, node, "success", None))
         except ExpressionError as error:
             fail(tick, node, expression_failure(error))
             return
-    _emit_settled(tick, node, "skipped", "", taken)
+    _emit_settled(tick, node, "skipped", "", edges)
 
 
 def skip_dead(tick: Tick, node: ProgramNode) -> None:
     """No edge can lead here any more: neither can one lead on from here."""
-    _emit_settled(tick, node, "skipped", "", set())
+    _emit_settled(tick, node, "skipped", "", node.plain_edges[NOTHING])
 
 
 def withdraw(tick: Tick, node: ProgramNode) -> None:
@@ -128,10 +136,10 @@ def withdraw(tick: Tick, node: ProgramNode) -> None:
         return
     if state.status == "running":
         tick.withdrawn.append(Withdrawal(node.ref, state.generation))
-    _emit_settled(tick, node, "cancelled", "", set())
+    _emit_settled(tick, node, "cancelled", "", node.plain_edges[NOTHING])
 
 
-def _effects_and_edges(tick: Tick, node: ProgramNode, outcome: str, output: JsonValue) -> tuple[JsonObject, set[str]]:
+def _effects_and_edges(tick: Tick, node: ProgramNode, outcome: str, output: JsonValue) -> tuple[JsonObject, Edges]:
     has_choices = _has_choices(node, outcome)
     if not node.effects and not has_choices:
         return {}, _edges(node, outcome, tick.activation)
@@ -150,19 +158,23 @@ def _has_choices(node: ProgramNode, outcome: str) -> bool:
     return bool(node.routes.get(outcome, NO_ROUTE).groups or node.routes.get("done", NO_ROUTE).groups)
 
 
-def _edges(node: ProgramNode, outcome: str, activation: StateActivation) -> set[str]:
+def _edges(node: ProgramNode, outcome: str, activation: StateActivation) -> Edges:
+    plain = node.plain_edges.get(outcome)
+    if plain is not None:
+        return plain
     taken: set[str] = set()
     for key in (outcome, "done"):
-        route = node.routes.get(key)
-        if route is None:
-            continue
+        route = node.routes.get(key, NO_ROUTE)
         taken.update(route.targets)
         for group in route.groups:
             for when, target in group.branches:
                 if when is None or when.evaluate_boolean(activation):
                     taken.add(target)
                     break
-    return taken
+    return (
+        tuple(target for target in node.targets if target in taken),
+        tuple(target for target in node.targets if target not in taken),
+    )
 
 
 def _own_for_choices(tick: Tick, node: ProgramNode, outcome: str, error: ErrorInfo | None) -> StateActivation:
@@ -176,7 +188,7 @@ def _emit_settled(
     node: ProgramNode,
     status: SettledStatus,
     outcome: str,
-    taken: set[str],
+    edges: Edges,
     *,
     inline: JsonValue = None,
     ref: PayloadRef | None = None,
@@ -191,8 +203,8 @@ def _emit_settled(
             output_ref=ref,
             # a worker step's error stands in its attempt_finished event already
             error=None if error is tick.node_state(node).error else error,
-            taken=tuple(target for target in node.targets if target in taken),
-            untaken=tuple(target for target in node.targets if target not in taken),
+            taken=edges[0],
+            untaken=edges[1],
         )
     )
 

@@ -10,7 +10,7 @@ import msgspec
 from ductor.actors.tick.activation import StateActivation
 from ductor.definitions.program import Program, ProgramNode
 from ductor.definitions.values import JsonValue
-from ductor.journal.codec import checked_value, encode_value, stored_value
+from ductor.journal.codec import admitted_value
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import AnyEvent, PayloadRef
 from ductor.journal.fold import apply_event, begin_row
@@ -78,23 +78,22 @@ class Tick:
 
     def keep(self, value: JsonValue, what: str) -> tuple[JsonValue, PayloadRef | None]:
         """Make a value fit for an event: inline, or by reference when it is large. Raises ValueRefusedError."""
-        stored = stored_value(checked_value(value, what), what)
+        stored = admitted_value(value, what)
         if stored.payload is not None and stored.ref is not None:
             self.payloads.append(stored.payload)
-            self.state.payloads[stored.ref.hash] = value
+            self.state.payloads[stored.ref.hash] = stored.value
         else:
             self.value_bytes += stored.size_bytes
         return stored.inline, stored.ref
 
     def keep_inline(self, value: JsonValue, what: str) -> JsonValue:
         """Make a value fit for the run context, which is held whole. Raises ValueRefusedError."""
-        size_bytes = len(encode_value(checked_value(value, what)))
-        if size_bytes > MAX_CONTEXT_VALUE_BYTES:
-            raise ValueRefusedError(
-                what, "", f"{size_bytes} bytes are more than a context value may have ({MAX_CONTEXT_VALUE_BYTES})"
-            )
-        self.value_bytes += size_bytes
-        return value
+        stored = admitted_value(value, what)
+        if stored.size_bytes > MAX_CONTEXT_VALUE_BYTES:
+            reason = f"{stored.size_bytes} bytes are more than a context value may have ({MAX_CONTEXT_VALUE_BYTES})"
+            raise ValueRefusedError(what, "", reason)
+        self.value_bytes += stored.size_bytes
+        return stored.value
 
     @property
     def is_full(self) -> bool:
