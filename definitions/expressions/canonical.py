@@ -16,5 +16,5 @@ def canonical_text(value: JsonValue) -> str:
         return str(value)
     try:
         return rfc8785.dumps(value).decode("utf-8")
-    except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError, RecursionError) as error:
         raise Fault("not_json", f"the value has no canonical JSON: {error}") from None

@@ -1,8 +1,8 @@
 """The engine over CEL's C++ runtime (`cel-expr-python`).
 
-An expression goes to the runtime if `cel_expr_source` can write it; everything else, every failure of the runtime, and
-every input that it would read in another way (an integer beyond 64 bits, a map to loop over) or too slowly goes to the portable
-engine. That is sound because absorbed failures never change a result: `true || x` is true whatever `x` is.
+An expression goes to the runtime if `cel_expr_source` can write it. Everything else goes to the portable engine: every
+failure of the runtime, and every input that it would read differently (an integer beyond 64 bits, a map to loop over)
+or too slowly. That is sound because absorbed failures never change a result: `true || x` is true whatever `x` is.
 """
 
 from typing import Any

@@ -104,6 +104,10 @@ TYPE_NAMES: dict[type, str] = {
 }
 
 
+_KEYS = frozenset((str, bool, int, Uint))
+_JSON_SCALARS = frozenset((type(None), bool, int, float, str))
+
+
 def type_name(value: Value) -> str:
     """The name CEL has for the type of a value, as `double`."""
     return TYPE_NAMES[type(value)]
@@ -166,16 +170,18 @@ def _converted(value: Value) -> JsonValue:
         return base64.b64encode(value).decode("ascii")
     if kind is Uint:
         return int(value)
-    if kind is TypeValue or (kind is float and not math.isfinite(value)):
-        text = value.name if kind is TypeValue else value
-        raise Fault("not_json", f"the result {text} ({type_name(value)}) has no form in JSON")
-    result: JsonValue = value
-    return result
+    if kind in _JSON_SCALARS and (kind is not float or math.isfinite(value)):
+        scalar: JsonValue = value
+        return scalar
+    text = value.name if kind is TypeValue else value
+    raise Fault("not_json", f"the value {text} ({TYPE_NAMES.get(kind, kind.__name__)}) has no form in JSON")
 
 
 def _converted_map(value: dict[Value, Value]) -> JsonValue:
     result: dict[str, JsonValue] = {}
     for key, item in value.items():
+        if type(key) not in _KEYS:
+            raise Fault("not_json", f"the key {key!r} has no form in JSON")
         text = key if type(key) is str else ("true" if key else "false") if type(key) is bool else str(int(key))
         if text in result:
             raise Fault("duplicate_key", f"the result has two keys that are both {text!r} in JSON", key=text)

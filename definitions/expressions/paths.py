@@ -62,21 +62,26 @@ def _step_reader(ref: str, keys: tuple[str | int, ...]) -> Reader:
     def read(activation: Activation) -> Value:
         try:
             step = activation.step(ref)
-        except KeyError:
+        except (KeyError, TypeError):
             return _walk(_whole_steps(activation), (ref, *keys))
         if not keys:
-            return dict(step)
+            return _plain(step)
         try:
             return _take(step, keys)
         except (KeyError, IndexError, TypeError):
-            return _walk(dict(step), keys)
+            return _walk(_plain(step), keys)
 
     return read
 
 
 def _whole_steps(activation: Activation) -> Value:
     steps = _variable_reader(STEPS)(activation)
-    return {ref: dict(step) for ref, step in steps.items()} if isinstance(steps, Mapping) else steps
+    return {ref: _plain(step) for ref, step in steps.items()} if isinstance(steps, Mapping) else steps
+
+
+def _plain(step: Value) -> Value:
+    """A step as a value: its fields may have been a view that converts them when they are read."""
+    return dict(step) if isinstance(step, Mapping) else step
 
 
 def _take(value: Value, keys: tuple[str | int, ...]) -> Value:

@@ -7,7 +7,7 @@ import msgspec
 
 from ductor.definitions.expressions.budget import Meter
 from ductor.definitions.expressions.cel_values import Value, to_json
-from ductor.definitions.expressions.errors import Fault
+from ductor.definitions.expressions.errors import BudgetFault, Fault
 from ductor.definitions.expressions.macros import MACROS
 from ductor.definitions.expressions.tokens import KEYWORDS, RESERVED
 from ductor.definitions.values import JsonValue
@@ -97,9 +97,10 @@ def _guarded(name: str, implementation: Callable[..., JsonValue]) -> Implementat
             message = f"{name}() failed: {type(error).__name__}: {error}"
             raise Fault("function_failed", message) from error
         try:
-            return to_json(result)
-        except KeyError as error:
-            message = f"{name}() gave a {type(result).__name__}, which is not JSON"
-            raise Fault("function_failed", message) from error
+            return to_json(result, meter)
+        except BudgetFault:
+            raise
+        except Fault as fault:
+            raise Fault("function_failed", f"{name}() gave no JSON: {fault.message}") from None
 
     return call

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import pytest
+
 from ductor.definitions.expressions import STANDARD_LIBRARY, ExpressionError, MappingActivation, compile_expression
 from ductor.definitions.expressions.cel_values import to_json
 from ductor.definitions.expressions.engine import Engine
@@ -46,9 +48,8 @@ def evaluate(source: str, data: Mapping[str, JsonValue], engine: Engine) -> Json
 
 def failure(source: str, data: Mapping[str, JsonValue], engine: Engine) -> ExpressionError:
     """The error of an expression that must fail, the same by both ways."""
-    try:
-        value = compile_expression(source, engine=engine).evaluate(data)
-    except ExpressionError as error:
-        assert through_engine(source, data, engine) == ("failed", (error.kind, error.key))
-        return error
-    raise AssertionError(f"{source} gave {value!r}")
+    with pytest.raises(ExpressionError) as caught:
+        compile_expression(source, engine=engine).evaluate(data)
+    error = caught.value
+    assert through_engine(source, data, engine) == ("failed", (error.kind, error.key))
+    return error
