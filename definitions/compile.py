@@ -6,6 +6,7 @@ import msgspec
 
 from ductor.definitions.check import check_definition
 from ductor.definitions.documents.places import NO_PLACES, PlaceLookup
+from ductor.definitions.documents.report import ProblemList, in_document_order
 from ductor.definitions.errors import DefinitionError, Place, Problem
 from ductor.definitions.expressions import FunctionLibrary
 from ductor.definitions.graph import Graph, sorted_edges
@@ -18,7 +19,7 @@ from ductor.definitions.manifest import (
     manifest_hash,
 )
 from ductor.definitions.model import Body, Definition, Edge
-from ductor.definitions.parse import Draft, TextFormat, in_document_order, parse_document, read_drafts
+from ductor.definitions.parse import Draft, TextFormat, parse_document, read_drafts
 from ductor.definitions.steps import AnyStep
 
 
@@ -55,14 +56,14 @@ def compile_text(
     Raises:
         DefinitionError: with every problem of the text.
     """
-    drafts, problems = read_drafts(text, file=file, text_format=text_format, limits=limits)
+    problems = ProblemList(limits)
+    drafts = read_drafts(text, problems, file=file, text_format=text_format, limits=limits)
     names: dict[str, Place] = {}
     for draft in drafts:
-        problems.extend(_draft_problems(draft, functions, limits))
-        if draft.definition is not None:
-            problems.extend(_taken_name(draft.definition.name, draft.places, names))
+        _check_draft(draft, problems, functions, limits)
+        _check_name(draft, problems, names)
     if problems:
-        raise DefinitionError(in_document_order(problems, limits))
+        raise DefinitionError(in_document_order(problems))
     return [_finish(draft.definition, draft.places, limits) for draft in drafts if draft.definition is not None]
 
 
@@ -77,10 +78,11 @@ def compile_document(
     Raises:
         DefinitionError: with every problem.
     """
-    draft = parse_document(document, limits=limits)
-    problems = _draft_problems(draft, functions, limits)
+    problems = ProblemList(limits)
+    draft = parse_document(document, problems, limits=limits)
+    _check_draft(draft, problems, functions, limits)
     if problems or draft.definition is None:
-        raise DefinitionError(in_document_order(problems, limits))
+        raise DefinitionError(in_document_order(problems))
     return _finish(draft.definition, draft.places, limits)
 
 
@@ -94,32 +96,33 @@ def compile_definition(
     """
     problems = check_definition(definition, functions=functions, limits=limits)
     if problems:
-        raise DefinitionError(in_document_order(problems, limits))
+        raise DefinitionError(problems)
     return _finish(definition, NO_PLACES, limits).manifest
 
 
-def _draft_problems(draft: Draft, functions: FunctionLibrary | None, limits: Limits) -> list[Problem]:
-    if draft.definition is None:
-        return draft.problems
-    found = check_definition(
-        draft.definition,
-        places=draft.places,
-        functions=functions,
-        broken=draft.broken,
-        unsound=draft.unsound,
-        limits=limits,
-    )
-    return [*draft.problems, *found]
+def _check_draft(draft: Draft, problems: list[Problem], functions: FunctionLibrary | None, limits: Limits) -> None:
+    if draft.definition is not None:
+        check_definition(
+            draft.definition,
+            problems=problems,
+            places=draft.places,
+            functions=functions,
+            broken=draft.broken,
+            unsound=draft.unsound,
+            limits=limits,
+        )
 
 
-def _taken_name(name: str, places: PlaceLookup, names: dict[str, Place]) -> list[Problem]:
+def _check_name(draft: Draft, problems: list[Problem], names: dict[str, Place]) -> None:
     """A file may hold several definitions, but each name once."""
-    place = places.get("name") or Place(path="name")
+    if draft.definition is None:
+        return
+    name = draft.definition.name
+    place = draft.places.get("name") or Place(path="name")
     before = names.setdefault(name, place)
-    if before is place:
-        return []
-    message = f"the name `{name}` is taken by the definition in line {before.line}"
-    return [Problem(code="duplicate_name", message=message, place=place)]
+    if before is not place:
+        message = f"the name `{name}` is taken by the definition in line {before.line}"
+        problems.append(Problem(code="duplicate_name", message=message, place=place))
 
 
 def _finish(definition: Definition, places: PlaceLookup, limits: Limits) -> Compiled:

@@ -12,7 +12,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         depth: maps and lists within each other.
         nodes: values in a file, those that aliases repeat counted as often as they are repeated.
         aliases: uses of anchors in a file.
-        problems: reported at once; the rest is counted.
+        problems: reported at once; the one beyond ends the work.
         steps: of a definition, those of inline bodies and of `defer` included.
         edges: of a definition, those of inline bodies included.
         choice_branches: of one choice group.
@@ -28,7 +28,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     document_bytes: int = 4 * 1024 * 1024
     documents: int = 1_000
     depth: int = 64
-    nodes: int = 1_000_000
+    nodes: int = 500_000
     aliases: int = 1_000
     problems: int = 100
     steps: int = 10_000

@@ -13,7 +13,7 @@ from ductor.definitions.documents.json_reader import read_json
 from ductor.definitions.documents.nodes import Node
 from ductor.definitions.documents.places import DocumentPlaces
 from ductor.definitions.documents.python_reader import read_python
-from ductor.definitions.documents.report import Report
+from ductor.definitions.documents.report import ProblemList, Report, in_document_order
 from ductor.definitions.documents.yaml_reader import read_yaml
 from ductor.definitions.errors import DefinitionError, Problem
 from ductor.definitions.limits import DEFAULT_LIMITS, Limits
@@ -36,14 +36,12 @@ class Draft:
     Attributes:
         definition: None when the document lacks what a definition can't do without.
         places: where things stand.
-        problems: what is wrong with the document as such.
         broken: steps that could not be read, by ref, with their type where that is known.
         unsound: refs of steps some field of which could not be read.
     """
 
     definition: Definition | None
     places: DocumentPlaces
-    problems: list[Problem] = field(default_factory=list)
     broken: dict[str, str | None] = field(default_factory=dict)
     unsound: set[str] = field(default_factory=set)
 
@@ -61,22 +59,26 @@ def parse_text(
     Raises:
         DefinitionError: with every problem of the text.
     """
-    drafts, problems = read_drafts(text, file=file, text_format=text_format, limits=limits)
-    problems.extend(problem for draft in drafts for problem in draft.problems)
+    problems = ProblemList(limits)
+    drafts = read_drafts(text, problems, file=file, text_format=text_format, limits=limits)
     if problems:
-        raise DefinitionError(in_document_order(problems, limits))
+        raise DefinitionError(in_document_order(problems))
     return [draft.definition for draft in drafts if draft.definition is not None]
 
 
 def read_drafts(
-    text: str | bytes, *, file: str = "", text_format: TextFormat | None = None, limits: Limits = DEFAULT_LIMITS
-) -> tuple[list[Draft], list[Problem]]:
-    """Return a draft for each document of a text, and what is wrong with the text itself.
+    text: str | bytes,
+    problems: list[Problem],
+    *,
+    file: str = "",
+    text_format: TextFormat | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> list[Draft]:
+    """Return a draft for each document of a text; what is wrong is added to `problems`.
 
     Raises:
         DefinitionError: the text can't be read at all.
     """
-    problems: list[Problem] = []
     report = Report(file, problems)
     source = _decode(text, report, limits)
     chosen = text_format or ("json" if file.lower().endswith(".json") else "yaml")
@@ -97,26 +99,24 @@ def read_drafts(
         report.add(
             "empty_document", "the text holds no definition", "", (1, 1), "Begin with `ductor: 1` and `name: ...`."
         )
-    return [read_draft(root, file=file, limits=limits) for root in roots], problems
+    return [read_draft(root, problems, file=file, limits=limits) for root in roots]
 
 
-def parse_document(document: Mapping[str, object], *, limits: Limits = DEFAULT_LIMITS) -> Draft:
-    """Return the draft of a document made of Python values.
+def parse_document(
+    document: Mapping[str, object], problems: list[Problem], *, limits: Limits = DEFAULT_LIMITS
+) -> Draft:
+    """Return the draft of a document made of Python values; what is wrong is added to `problems`.
 
     Raises:
         DefinitionError: it holds what is no JSON, or passes a limit.
     """
-    problems: list[Problem] = []
-    root = read_python(document, limits, problems)
-    draft = read_draft(root, limits=limits)
-    draft.problems[:0] = problems
-    return draft
+    return read_draft(read_python(document, limits, problems), problems, limits=limits)
 
 
-def read_draft(root: Node, *, file: str = "", limits: Limits = DEFAULT_LIMITS) -> Draft:
-    """Return the draft of one document, given its tree."""
+def read_draft(root: Node, problems: list[Problem], *, file: str = "", limits: Limits = DEFAULT_LIMITS) -> Draft:
+    """Return the draft of one document, given its tree; what is wrong is added to `problems`."""
     draft = Draft(None, DocumentPlaces(file, root))
-    report = Report(file, draft.problems)
+    report = Report(file, problems)
     if not isinstance(root.value, dict):
         hint = "A definition is a map with `name` and `steps`."
         report.add("wrong_type", f"expected a definition, found {root.kind()}", "", root.position, hint)
@@ -142,15 +142,6 @@ def read_draft(root: Node, *, file: str = "", limits: Limits = DEFAULT_LIMITS) -
 def definition_shape() -> StructShape:
     """The shape of a definition, but for its steps."""
     return struct_shape(Definition, without=_DERIVED)
-
-
-def in_document_order(problems: list[Problem], limits: Limits) -> list[Problem]:
-    """The problems as they stand in the document, at most as many as the limit says."""
-    ordered = sorted(problems, key=lambda problem: (problem.place.file, problem.place.line, problem.place.column))
-    if len(ordered) <= limits.problems:
-        return ordered
-    left = len(ordered) - limits.problems
-    return [*ordered[: limits.problems], Problem(code="more_problems", message=f"{left:,} more problems are not shown")]
 
 
 def _decode(text: str | bytes, report: Report, limits: Limits) -> str:

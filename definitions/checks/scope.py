@@ -18,8 +18,8 @@ from ductor.definitions.values import JsonValue
 class Findings:
     """Gathers problems, each at the place of a key."""
 
-    def __init__(self, places: PlaceLookup) -> None:
-        self.problems: list[Problem] = []
+    def __init__(self, places: PlaceLookup, problems: list[Problem]) -> None:
+        self.problems = problems
         self._places = places
 
     def add(self, code: str, message: str, key: str, hint: str = "") -> None:

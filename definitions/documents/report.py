@@ -1,12 +1,13 @@
 """Gathers what is wrong with a document, with the place and what would be valid."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from enum import Enum
 from typing import Final
 
 from ductor.definitions.documents.nodes import Position
-from ductor.definitions.errors import Place, Problem
+from ductor.definitions.errors import DefinitionError, Place, Problem
+from ductor.definitions.limits import Limits
 
 NAMES_SHOWN_MAX: Final = 30
 
@@ -19,8 +20,36 @@ INVALID: Final = _Invalid.INVALID
 """What a shape gives for a node that does not fit; the problems are in the report."""
 
 
+class ProblemList(list[Problem]):
+    """The problems of one text, at most as many as the limit says.
+
+    The one beyond raises a `DefinitionError` with those so far: a text with that many takes long to go through, and
+    nobody reads on.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__()
+        self._limit = limits.problems
+
+    def append(self, problem: Problem) -> None:
+        """Note a problem.
+
+        Raises:
+            DefinitionError: there are too many.
+        """
+        if len(self) == self._limit:
+            message = f"there are more than {self._limit} problems; the rest is not shown (limit `problems`)"
+            raise DefinitionError([*in_document_order(self), Problem(code="more_problems", message=message)])
+        super().append(problem)
+
+
+def in_document_order(problems: Iterable[Problem]) -> list[Problem]:
+    """The problems as they stand in the document; those without a line keep their order."""
+    return sorted(problems, key=lambda one: (one.place.file, one.place.line, one.place.column))
+
+
 class Report:
-    """Gathers problems of one file."""
+    """Notes the problems of one file."""
 
     def __init__(self, file: str, problems: list[Problem]) -> None:
         self.file = file
@@ -28,9 +57,7 @@ class Report:
 
     def add(self, code: str, message: str, path: str, position: Position, hint: str = "") -> _Invalid:
         """Note a problem; gives `INVALID`, for the reader to hand on."""
-        self.problems.append(
-            Problem(code=code, message=message, place=self.place(path, position), hint=hint),
-        )
+        self.problems.append(Problem(code=code, message=message, place=self.place(path, position), hint=hint))
         return INVALID
 
     def place(self, path: str, position: Position) -> Place:
