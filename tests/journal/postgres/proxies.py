@@ -3,8 +3,6 @@
 import asyncio
 import hashlib
 import struct
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -112,6 +110,48 @@ class ServerConnection:
         self.statements: set[bytes] = set()
 
 
+class PooledTransaction:
+    """What passes between a client and a server connection from one request to the end of its transaction."""
+
+    def __init__(self, server: ServerConnection, client: asyncio.StreamWriter) -> None:
+        self.has_ended = asyncio.Event()
+        self._server = server
+        self._client = client
+        self._syncs = 0
+        self._skipped = 0
+        self._tasks = [asyncio.create_task(self._pass_answers()), asyncio.create_task(self.has_ended.wait())]
+
+    def send(self, ours: bytes, skipped: int, messages: bytes) -> None:
+        """Answer some ourselves, and send the others on."""
+        self._client.write(ours)
+        self._skipped += skipped
+        self._syncs += messages[:1] in {b"S", b"Q"}
+        self._server.writer.write(messages)
+
+    async def until_ended_or(self, upcoming: "asyncio.Task[tuple[bytes, bytes]]") -> None:
+        """Wait for the end of the transaction or the client's next message. Raises what broke either side."""
+        done, _ = await asyncio.wait([upcoming, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {self._tasks[1]}:
+            if task.exception() is not None and not self.has_ended.is_set():
+                task.result()
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _pass_answers(self) -> None:
+        while not self.has_ended.is_set():
+            kind, data = await read_message(self._server.reader)
+            if kind == b"1" and self._skipped:
+                self._skipped -= 1
+                continue
+            self._client.write(frame(kind, data))
+            if kind == b"Z":
+                self._syncs -= 1
+                if data == b"I" and not self._syncs:
+                    self.has_ended.set()
+
+
 class PoolingProxy(Proxy):
     """A transaction pooler: `size` server connections for any number of clients, given back whenever a transaction ends.
 
@@ -122,7 +162,7 @@ class PoolingProxy(Proxy):
         super().__init__(server_dsn)
         self._size = size
         self._tracks_statements = tracks_statements
-        self._idle: asyncio.LifoQueue[ServerConnection] | asyncio.Queue[ServerConnection] = asyncio.Queue()
+        self._idle: asyncio.Queue[ServerConnection] = asyncio.Queue()
         self._all: list[ServerConnection] = []
         self.handovers = 0
 
@@ -164,51 +204,30 @@ class PoolingProxy(Proxy):
 
     async def _serve_transactions(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         statements: dict[bytes, bytes] = {}
-        while True:
-            first = await read_message(reader)
-            if first[0] == b"X":
-                return
-            async with self._borrowed() as server:
-                status = await self._serve_request(server, first, reader, writer, statements)
-                while status != b"I":
-                    status = await self._serve_request(server, await read_message(reader), reader, writer, statements)
-
-    @asynccontextmanager
-    async def _borrowed(self) -> AsyncIterator[ServerConnection]:
-        server = await self._idle.get()
-        self.handovers += 1
+        upcoming = asyncio.create_task(read_message(reader))
         try:
-            yield server
+            while (await asyncio.wait([upcoming])) and upcoming.result()[0] != b"X":
+                server = await self._idle.get()
+                self.handovers += 1
+                transaction = PooledTransaction(server, writer)
+                try:
+                    while not transaction.has_ended.is_set():
+                        if upcoming.done():
+                            transaction.send(*self._translate(server, *upcoming.result(), statements))
+                            upcoming = asyncio.create_task(read_message(reader))
+                        await transaction.until_ended_or(upcoming)
+                finally:
+                    self._idle.put_nowait(server if transaction.has_ended.is_set() else await self._replace(server))
+                    transaction.close()
         finally:
-            self._idle.put_nowait(server)
+            upcoming.cancel()
 
-    async def _serve_request(
-        self,
-        server: ServerConnection,
-        first: tuple[bytes, bytes],
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        statements: dict[bytes, bytes],
-    ) -> bytes:
-        """Pass one request (up to Sync or a simple query) and its answers; the transaction's status after it."""
-        kind, data = first
-        skipped = 0
-        while True:
-            ours, unasked, messages = self._translate(server, kind, data, statements)
-            writer.write(ours)
-            skipped += unasked
-            server.writer.write(messages)
-            if kind in b"SQ":
-                break
-            kind, data = await read_message(reader)
-        while True:
-            kind, data = await read_message(server.reader)
-            if kind == b"1" and skipped:
-                skipped -= 1
-                continue
-            writer.write(frame(kind, data))
-            if kind == b"Z":
-                return data
+    async def _replace(self, server: ServerConnection) -> ServerConnection:
+        """A fresh connection for one whose client vanished in mid-transaction."""
+        server.writer.close()
+        fresh = await self._connect()
+        self._all.append(fresh)
+        return fresh
 
     def _translate(
         self, server: ServerConnection, kind: bytes, data: bytes, statements: dict[bytes, bytes]
