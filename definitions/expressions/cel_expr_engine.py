@@ -3,6 +3,9 @@
 An expression goes to the runtime if `cel_expr_source` can write it. Everything else goes to the portable engine: every
 failure of the runtime, and every input that it would read differently (an integer beyond 64 bits, a map to loop over)
 or too slowly. That is sound because absorbed failures never change a result: `true || x` is true whatever `x` is.
+
+Limits of size are the same as the portable engine's. Cost is not counted in the runtime: what is cheap there may have a
+value although the portable engine would call it too dear.
 """
 
 from typing import Any
@@ -10,6 +13,12 @@ from typing import Any
 from cel_expr_python import cel  # type: ignore[import-untyped]  # it has stubs but no py.typed marker
 
 from ductor.definitions.expressions.activation import Activation
+from ductor.definitions.expressions.budget import (
+    MAX_EXPRESSION_LENGTH,
+    MAX_LIST_SIZE,
+    MAX_NESTING,
+    MAX_VALUE_DEPTH,
+)
 from ductor.definitions.expressions.cel_expr_source import MAX_INPUTS, Emitter, Input, Unsupported
 from ductor.definitions.expressions.cel_values import INT_MAX, INT_MIN, Value
 from ductor.definitions.expressions.engine import Program
@@ -22,6 +31,8 @@ MAX_INPUT_VALUES = 20_000
 """Values in all inputs of one evaluation together; more cost longer to convert than an evaluation may take."""
 MAX_INPUT_TEXT = 200_000
 """Characters of one text in an input."""
+MAX_INPUT_DEPTH = MAX_VALUE_DEPTH - MAX_NESTING
+"""Lists and maps inside each other in an input; an expression may put as many around it as it nests."""
 
 
 class CelExprEngine:
@@ -48,17 +59,17 @@ class CelExprEngine:
             (f"v{number}", given, self._portable.compile(given.node, functions))
             for number, given in enumerate(emitter.inputs)
         ]
-        return _program(native, inputs, self._portable.compile(tree, functions))
+        return _program(native, inputs, emitter.joins, self._portable.compile(tree, functions))
 
 
-def _program(native: Any, inputs: list[tuple[str, Input, Program]], portable: Program) -> Program:
+def _program(native: Any, inputs: list[tuple[str, Input, Program]], joins: int, portable: Program) -> Program:
     def run(activation: Activation) -> Value:
-        data = _convertible(inputs, activation)
+        data = _convertible(inputs, activation, joins)
         if data is None:
             return portable(activation)
         try:
             result = native.eval(data=data)
-        except RuntimeError:  # the runtime's budget of rounds
+        except (RuntimeError, UnicodeError):  # its budget of rounds; half a surrogate pair
             return portable(activation)
         if result.type() == cel.Type.ERROR:
             return portable(activation)
@@ -67,10 +78,12 @@ def _program(native: Any, inputs: list[tuple[str, Input, Program]], portable: Pr
     return run
 
 
-def _convertible(inputs: list[tuple[str, Input, Program]], activation: Activation) -> dict[str, Value] | None:
-    """The values of the inputs, without those that have none; None if the runtime would not read them as we do."""
+def _convertible(
+    inputs: list[tuple[str, Input, Program]], activation: Activation, joins: int
+) -> dict[str, Value] | None:
+    """The values of the inputs, without those that have none; None if the runtime must not get them."""
     data: dict[str, Value] = {}
-    room = MAX_INPUT_VALUES
+    room = _Room(joins)
     for name, given, read in inputs:
         try:
             value = read(activation)
@@ -78,31 +91,41 @@ def _convertible(inputs: list[tuple[str, Input, Program]], activation: Activatio
             continue
         if given.most_items is not None and (type(value) is not list or len(value) > given.most_items):
             return None
-        room = _room_after(value, room)
-        if room < 0:
+        if not room.holds(value):
             return None
         data[name] = value
     return data
 
 
-def _room_after(value: Value, room: int) -> int:
-    """How many more values fit after this one; negative if none, or if it holds what the runtime reads differently."""
-    pending = [value]
-    while pending and room >= 0:
-        room -= 1
-        item = pending.pop()
-        kind = type(item)
-        if kind is str:
-            if len(item) > MAX_INPUT_TEXT:
-                return -1
-        elif kind is list:
-            if len(item) > room:
-                return -1
-            pending.extend(item)
-        elif kind is dict:
-            if len(item) > room:
-                return -1
-            pending.extend(item.values())
-        elif kind is int and not INT_MIN <= item <= INT_MAX:
-            return -1
-    return room
+class _Room:
+    """What is left of the room for the inputs of one evaluation.
+
+    Joining texts or lists adds up its operands, each of which stands in the expression by itself, so `joins` of them
+    make nothing larger than `joins + 1` inputs and the literals.
+    """
+
+    def __init__(self, joins: int) -> None:
+        self.values = MAX_INPUT_VALUES
+        self.items = (MAX_LIST_SIZE - MAX_EXPRESSION_LENGTH) // (joins + 1)
+        self.characters = MAX_INPUT_TEXT // (joins + 1)
+
+    def holds(self, value: Value) -> bool:
+        """Whether a value fits, with nothing in it that the runtime reads differently."""
+        pending = [(value, MAX_INPUT_DEPTH)]
+        while pending:
+            item, depth = pending.pop()
+            kind = type(item)
+            self.values -= 1
+            if kind is str:
+                fits = len(item) <= self.characters
+            elif kind is int:
+                fits = INT_MIN <= item <= INT_MAX
+            elif kind is list or kind is dict:
+                fits = depth > 0 and len(item) <= min(self.values, self.items)
+                if fits:
+                    pending.extend((inner, depth - 1) for inner in (item if kind is list else item.values()))
+            else:
+                fits = True
+            if not fits or self.values < 0:
+                return False
+        return True
