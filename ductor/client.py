@@ -9,8 +9,7 @@ from typing import Self
 from ductor.actors.client import Client as EngineClient
 from ductor.actors.steps import RUNNABLE_TYPES
 from ductor.database import open_database
-from ductor.definition_files import SourceDefinition, read_definitions
-from ductor.definitions.compile import Compiled
+from ductor.definition_files import DefinitionSource, read_definitions
 from ductor.definitions.errors import DefinitionError, Problem
 from ductor.definitions.unsupported import refuse_unsupported
 from ductor.definitions.values import JsonValue
@@ -75,17 +74,13 @@ class Client:
             raise RuntimeError(f"the {type(self).__name__.lower()} is not open: use it inside `async with`")
         return self._engine
 
-    async def publish(self, *sources: str | Path | SourceDefinition | Compiled) -> list[PublishedDefinition]:
-        """Publish definitions: files, folders, or what was read or built before. Nothing is published unless all can
-        be.
+    async def publish(self, *sources: DefinitionSource) -> list[PublishedDefinition]:
+        """Publish definitions: files, folders, documents made in Python. Nothing is published unless all can be.
 
         Raises:
             DefinitionError: with every problem of every file, those among them that this version can't run.
         """
-        paths = [source for source in sources if isinstance(source, str | Path)]
-        found = read_definitions(*paths) if paths else []
-        found += [source for source in sources if isinstance(source, SourceDefinition)]
-        found += [SourceDefinition(source, "", "") for source in sources if isinstance(source, Compiled)]
+        found = read_definitions(*sources)
         problems: list[Problem] = []
         for one in found:
             problems.extend(refuse_unsupported(one.compiled, RUNNABLE_TYPES))

@@ -1,12 +1,12 @@
-"""Definitions out of files and folders, with every problem of every file at once."""
+"""Definitions out of files, folders and Python, with every problem of all of them at once."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
-from ductor.definitions.compile import Compiled, compile_text
+from ductor.definitions.compile import Compiled, compile_document, compile_text
 from ductor.definitions.errors import DefinitionError, Place, Problem
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -19,6 +19,10 @@ class SourceDefinition(msgspec.Struct, frozen=True):
     compiled: Compiled
     file: str
     text: str
+
+
+DefinitionSource: TypeAlias = str | Path | Mapping[str, object] | Compiled | SourceDefinition
+"""A file, a folder, a document made in Python (`ductor.definitions.build`), or what was compiled before."""
 
 
 def definition_files(*paths: str | Path) -> list[Path]:
@@ -42,24 +46,43 @@ def definition_files(*paths: str | Path) -> list[Path]:
     return list(dict.fromkeys(files))
 
 
-def read_definitions(*paths: str | Path) -> list[SourceDefinition]:
-    """Compile the definitions of these files and folders, in order of files.
+def read_definitions(*sources: DefinitionSource) -> list[SourceDefinition]:
+    """Compile definitions, in the order given; a folder's in order of files.
 
     Raises:
-        DefinitionError: with all problems of all files.
+        DefinitionError: with all problems of all sources.
     """
     found: list[SourceDefinition] = []
     problems: list[Problem] = []
-    for file in definition_files(*paths):
+    for source in _without_folders(sources):
         try:
-            text = _text_of(file)
-            found.extend(SourceDefinition(one, str(file), text) for one in compile_text(text, file=str(file)))
+            found.extend(_compiled(source))
         except DefinitionError as error:
             problems.extend(error.problems)
     problems.extend(_name_clashes(found))
     if problems:
         raise DefinitionError(problems)
     return found
+
+
+def _without_folders(sources: Iterable[DefinitionSource]) -> Iterator[DefinitionSource]:
+    paths = [source for source in sources if isinstance(source, str | Path)]
+    files = definition_files(*paths) if paths else []
+    yield from files
+    yield from (source for source in sources if not isinstance(source, str | Path))
+
+
+def _compiled(source: DefinitionSource) -> Iterator[SourceDefinition]:
+    match source:
+        case SourceDefinition():
+            yield source
+        case Compiled():
+            yield SourceDefinition(source, "", "")
+        case Mapping():
+            yield SourceDefinition(compile_document(source), "", "")
+        case _:
+            text = _text_of(Path(source))
+            yield from (SourceDefinition(one, str(source), text) for one in compile_text(text, file=str(source)))
 
 
 def _in_folder(folder: Path) -> Iterator[Path]:
@@ -87,7 +110,9 @@ def _name_clashes(found: Iterable[SourceDefinition]) -> Iterator[Problem]:
         first = seen.setdefault((manifest.name, manifest.version), one)
         if first.compiled.manifest_hash != one.compiled.manifest_hash:
             label = f" version {manifest.version}" if manifest.version else ""
-            message = f"`{manifest.name}`{label} is defined differently in {first.file}"
+            message = (
+                f"`{manifest.name}`{label} is defined differently {f'in {first.file}' if first.file else 'before'}"
+            )
             yield _problem("duplicate_definition", Path(one.file), message, "Rename one, or label their versions.")
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,8 @@ from ductor.actors.client import Client as EngineClient
 from ductor.actors.host import EngineHost, HostHealth, HostOptions
 from ductor.actors.tasks import Task, TaskRegistry, task
 from ductor.client import DEFAULT_TENANT, Client
-from ductor.definition_files import read_definitions
+from ductor.definition_files import DefinitionSource, SourceDefinition, read_definitions
+from ductor.definitions.compile import Compiled
 from ductor.definitions.expressions import FunctionLibrary
 from ductor.handlers import missing_handlers
 from ductor.journal.clock import Clock, SystemClock
@@ -32,7 +33,7 @@ class Host(Client):
 
     Args:
         tasks: handlers; a plain function is a task under its own name.
-        definitions: a file or folder of definitions to publish.
+        definitions: what to publish: a file, a folder, a document made in Python, or several of these.
         database: a PostgreSQL address; a store that is open; or None for an embedded server.
         tenant: whose definitions are published and runs started; runs of all tenants are carried out.
         directory: of the embedded server, `.ductor/postgres` unless given.
@@ -49,7 +50,7 @@ class Host(Client):
         self,
         *,
         tasks: Iterable[Task[..., Any] | Callable[..., Any]] = (),
-        definitions: str | Path | None = None,
+        definitions: DefinitionSource | Sequence[DefinitionSource] = (),
         database: str | Store | None = None,
         tenant: str = DEFAULT_TENANT,
         directory: str | Path | None = None,
@@ -60,7 +61,10 @@ class Host(Client):
     ) -> None:
         super().__init__(database, tenant=tenant, directory=directory)
         self.registry = TaskRegistry(one if isinstance(one, Task) else task(one) for one in tasks)
-        self._definitions = definitions
+        if isinstance(definitions, str | Path | Mapping | Compiled | SourceDefinition):
+            self._definitions: tuple[DefinitionSource, ...] = (definitions,)
+        else:
+            self._definitions = tuple(definitions)
         self._options = options or HostOptions()
         self._functions = functions
         self._clock, self._ids = clock or SystemClock(), ids or SystemIds()
@@ -98,7 +102,7 @@ class Host(Client):
             yield
 
     async def _make_engine(self, store: Store, stack: AsyncExitStack) -> EngineClient:
-        found = read_definitions(self._definitions) if self._definitions is not None else []
+        found = read_definitions(*self._definitions)
         engine = EngineHost(
             store,
             self.registry,

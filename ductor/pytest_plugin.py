@@ -1,9 +1,10 @@
-"""Pytest plugin: collects `*.scenario.yaml`, each scenario a test.
+"""Pytest plugin: collects `*.scenario.yaml`, each scenario a test; and a fixture that kills hosts at their commits.
 
-`--ductor-store postgres` plays them on an embedded PostgreSQL instead of memory.
+`--ductor-store postgres` plays them on an embedded PostgreSQL instead of memory. `--ductor-crash` plays each many times more
+and kills its host before and after each of its commits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="memory",
         help="where *.scenario.yaml files are played (default: memory)",
     )
+    group.addoption("--ductor-crash", action="store_true", help="kill the host of each scenario at each of its commits")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "ScenarioFileNode | None":
@@ -35,6 +37,27 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     stores = config.stash.get(_STORES, None)
     if stores is not None and hasattr(stores, "__exit__"):
         stores.__exit__(None, None, None)
+
+
+@pytest.fixture
+def crash_at_every_commit(pytestconfig: pytest.Config) -> Callable[..., None]:
+    """Check that a scenario comes out the same wherever its host is killed: `crash_at_every_commit(FILE, name=None)`.
+
+    Without a name all scenarios of the file are played.
+    """
+    from ductor.testing.scenarios.suite import load_suite  # noqa: PLC0415
+
+    def check(file: str | Path, name: str | None = None) -> None:
+        suite = load_suite(Path(file))
+        chosen = [one for one in suite.file.scenarios if name in (None, one.name)]
+        if not chosen:
+            raise ScenarioFailedError(f"{file} has no scenario `{name}`")
+        for scenario in chosen:
+            crashes = suite.crash_at_every_commit(scenario, _stores(pytestconfig))
+            if crashes:
+                raise ScenarioFailedError(f"scenario `{scenario.name}`:\n" + "\n".join(crashes))
+
+    return check
 
 
 class ScenarioFailedError(Exception):
@@ -74,6 +97,10 @@ class ScenarioItem(pytest.Item):
         result = self._suite.play(self._scenario, _stores(self.config))
         if result.differences:
             raise ScenarioFailedError(failure_text(self._scenario, result.played, result.differences))
+        if self.config.getoption("--ductor-crash"):
+            crashes = self._suite.crash_at_every_commit(self._scenario, _stores(self.config))
+            if crashes:
+                raise ScenarioFailedError("\n".join(crashes))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ARG002 - pytest's signature
         """What differed, and the run's history."""

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 
 from ductor.actors.views import HistoryRow, RunView
 from ductor.client import DEFAULT_TENANT, Client
+from ductor.definition_files import DefinitionSource
 from ductor.definitions.values import JsonValue
 from ductor.handle import RunHandle
 from ductor.journal.events import RunStatus
@@ -79,7 +80,7 @@ class SyncClient:
         finally:
             self._stop()
 
-    def publish(self, *sources: str | Path) -> list[PublishedDefinition]:
+    def publish(self, *sources: DefinitionSource) -> list[PublishedDefinition]:
         """As `Client.publish`."""
         return self.wait(self._client.publish(*sources))
 

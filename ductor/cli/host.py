@@ -55,7 +55,7 @@ def host(
 
         engine = Host(
             tasks=handlers,
-            definitions=definitions,
+            definitions=definitions if definitions is not None else (),
             database=database.database,
             tenant=database.tenant,
             options=HostOptions(drain_ms=drain_ms),

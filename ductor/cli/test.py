@@ -37,6 +37,7 @@ def test(
     crash
         Play each scenario many times more, killing its host before and after each of its commits.
     """
+    from ductor.cli.arguments import ArgumentError
     from ductor.cli.output import print_json
     from ductor.testing.scenarios.suite import MemoryStores, PostgresStores
 
@@ -57,6 +58,8 @@ def test(
                     _print(result, crashes)
                 else:
                     print_json(_as_json(result, crashes))
+    if not results:
+        raise ArgumentError("--only", f"no scenario has {only!r} in its name")
     if output.output == "table":
         print(f"{len(results)} scenario{'s' if len(results) != 1 else ''}, {failed} failed")
     return 1 if failed else 0

@@ -12,11 +12,11 @@ async def test_a_declined_card_cancels_the_order():
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 from ductor.actors.client import Client as EngineClient
 from ductor.actors.tasks import Task, task
+from ductor.definition_files import DefinitionSource
 from ductor.definitions.errors import DuctorError
 from ductor.host import Host
 from ductor.journal.memory import MemoryStore
@@ -41,7 +41,7 @@ class Engine(Host):
 
     Args:
         tasks: real handlers.
-        definitions: a file or folder.
+        definitions: as for `Host`.
         mocks: answers by handler name, one after another, the last one for ever; they replace real handlers.
         takes_s: virtual seconds that handlers take before a mocked answer, by name.
 
@@ -54,7 +54,7 @@ class Engine(Host):
         self,
         *,
         tasks: Iterable[Task[..., Any] | Callable[..., Any]] = (),
-        definitions: str | Path | None = None,
+        definitions: DefinitionSource | Sequence[DefinitionSource] = (),
         mocks: Mapping[str, Sequence[object]] | None = None,
         takes_s: Mapping[str, float] | None = None,
         tenant: str = "default",
