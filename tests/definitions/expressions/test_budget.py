@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -25,6 +25,7 @@ from ductor.definitions.expressions.engine import Engine
 from ductor.definitions.expressions.functions.encodings import MAX_JSON_LENGTH
 from tests.definitions.expressions.evaluating import outcome
 
+Result = TypeVar("Result")
 CPU_SECONDS_MAX = 0.25
 """Of the processor; the aim is 0.05 on an idle machine, the rest is room for a busy or slow one."""
 
@@ -47,7 +48,7 @@ DATA: dict[str, Any] = {
 }
 
 
-def in_time(work: Callable[[], object]) -> object:
+def in_time(work: Callable[[], Result]) -> Result:
     begun = time.process_time()
     result = work()
     taken = time.process_time() - begun
@@ -101,7 +102,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("source", HOSTILE)
 def test_a_hostile_expression_ends_soon(source: str, engine: Engine) -> None:
-    status, detail = in_time(lambda: outcome(source, DATA, engine))  # type: ignore[misc]  # it is a pair
+    status, detail = in_time(lambda: outcome(source, DATA, engine))
     if not source.startswith(("range(-", "parse_json")):
         assert (status, detail) == ("failed", ("budget", None))
 
@@ -122,7 +123,7 @@ LARGE_BUT_FINE = [
 
 @pytest.mark.parametrize("source", LARGE_BUT_FINE)
 def test_a_large_but_reasonable_expression_has_its_value_in_time(source: str, engine: Engine) -> None:
-    status, _ = in_time(lambda: outcome(source, DATA, engine))  # type: ignore[misc]  # it is a pair
+    status, _ = in_time(lambda: outcome(source, DATA, engine))
     assert status == "value"
 
 
@@ -197,8 +198,8 @@ def test_a_limit_of_cost_is_exact(within: str, beyond: str, data: dict[str, Any]
 def test_cost_adds_up_over_the_parts_of_an_expression(engine: Engine) -> None:
     count = MAX_COST // UNITS_PER_PATTERN
     source = "p.all(x, 'b'.matches(x) || true)"
-    few = [f"a{number}" for number in range(count // 2)]
-    many = [f"a{number}" for number in range(count + 1)]
+    few: list[Any] = [f"a{number}" for number in range(count // 2)]
+    many: list[Any] = [f"a{number}" for number in range(count + 1)]
     assert outcome(source, {"p": few}, engine) == ("value", True)
     assert outcome(source, {"p": many}, engine) == ("failed", ("budget", None))
 
@@ -221,7 +222,7 @@ def test_every_evaluation_has_a_budget_of_its_own(engine: Engine) -> None:
 
 
 def test_a_path_into_data_of_any_size_needs_no_budget() -> None:
-    large = {"trigger": {"list": list(range(MAX_INPUT_VALUES * 10))}}
+    large: dict[str, Any] = {"trigger": {"list": list(range(MAX_INPUT_VALUES * 10))}}
     assert compile_expression("trigger.list").evaluate(large) is large["trigger"]["list"]
 
 

@@ -148,7 +148,7 @@ def test_the_runtime_is_asked_only_about_data_it_reads_as_we_do(
 
 
 def test_half_a_surrogate_pair_does_not_disturb_an_engine(engine: Engine) -> None:
-    data = {"a": {"b": "\ud83d"}}
+    data: dict[str, Any] = {"a": {"b": "\ud83d"}}
     assert outcome("size(a.b)", data, engine) == ("value", 1)
     assert outcome("a.b == 'x'", data, engine) == ("value", False)
     assert outcome("hash(a.b)", data, engine)[0] == "failed"

@@ -51,7 +51,7 @@ def test_a_path_gives_the_very_value_of_the_activation() -> None:
 
 
 def test_a_path_keeps_what_json_holds_and_cel_does_not() -> None:
-    data = {"trigger": {"big": 2**200, "odd": [1e308]}}
+    data: dict[str, Any] = {"trigger": {"big": 2**200, "odd": [1e308]}}
     assert compile_expression("trigger.big").evaluate(data) == 2**200
     assert compile_expression("trigger.odd").evaluate(data) == [1e308]
 
