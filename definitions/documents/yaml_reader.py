@@ -31,8 +31,8 @@ _NUMBER_DIGITS_MAX: Final = 400
 _TAG_PREFIX: Final = "tag:yaml.org,2002:"
 _BLOCK_STYLES: Final = frozenset({"", None})
 _COMMON_SLIPS: Final = {
-    "mapping values are not allowed in this context": "Put text that holds `: ` in quotes, and indent with care.",
-    "found character that cannot start any token": "Indent with blanks, not tabs; quote text that begins with @ or `.",
+    "mapping values are not allowed": "Put text that holds `: ` in quotes, and indent with care.",
+    "cannot start any token": "Indent with blanks, not tabs; quote text that begins with @ or `.",
     "did not find expected key": "Check quotes, commas and the indentation of this line and the one before.",
     "could not find expected ':'": "Check quotes and the indentation of this line and the one before.",
 }
@@ -57,7 +57,8 @@ def read_yaml(text: str, limits: Limits, file: str, problems: list[Problem]) -> 
         mark = error.problem_mark or error.context_mark
         position = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
         said = error.problem or "the text is no YAML"
-        builder.stop("invalid_yaml", f"invalid YAML: {said}", position, _COMMON_SLIPS.get(said, ""))
+        hint = next((advice for slip, advice in _COMMON_SLIPS.items() if slip in said), "")
+        builder.stop("invalid_yaml", f"invalid YAML: {said}", position, hint)
     except yaml.reader.ReaderError as error:
         builder.stop("invalid_character", f"invalid YAML: {error.reason}", _at(text, error.position))
 

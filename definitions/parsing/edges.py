@@ -52,15 +52,8 @@ class EdgeReader:
                 if self._check_outcome(name, node, f"{path}.{name}"):
                     self._outcome(name, target, f"{path}.{name}")
         else:
-            self._check_success(node, path)
             self._outcome("success", node, path)
         return list(self._edges.values())
-
-    def _check_success(self, node: Node, path: str) -> None:
-        if "success" not in self._outcomes:
-            valid = ", ".join((*self._outcomes, "done"))
-            message = f"`next` without outcomes means `success`, which step `{self._source}` can't have"
-            self._report.add("impossible_outcome", message, path, node.position, f"Valid: {valid}.")
 
     def _check_outcome(self, name: str, node: Node, path: str) -> bool:
         if name in OUTCOMES:

@@ -182,10 +182,9 @@ class StepsReader:
     def _fields(self, node: Node, path: str, key: str, name: str, step_type: type[AnyStep]) -> AnyStep | None:
         shape = struct_shape(step_type)
         holds_body = name in BODY_TYPES
-        others = ("type", "next", "do") if holds_body else ("type", "next")
+        others = ("ref", "type", "next", "do") if holds_body else ("ref", "type", "next")
         values, sound = shape.read_fields(node, path, self._report, others)
-        values = {**self._defaults.get(name, {}), **values}
-        values.setdefault("ref", key.rpartition("/")[2])
+        values = {**self._defaults.get(name, {}), **values, "ref": key.rpartition("/")[2]}
         complete = shape.report_missing(values, node, path, self._report)
         child = node.value.get("do") if holds_body and isinstance(node.value, dict) else None
         if holds_body:
