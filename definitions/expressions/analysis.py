@@ -78,7 +78,7 @@ class _Analysis:
         if root.name in bound or is_type_constant(root.name, keys):
             return
         if self.variables is not None and root.name not in self.variables:
-            raise self.unknown(root.offset, "variable", root.name, self.variables | bound)
+            raise self.unknown(root.offset, "variable", root.name, sorted(self.variables | bound))
         self.used.add(root.name)
         if root.name == STEPS:
             if keys and isinstance(keys[0], str):
@@ -89,7 +89,7 @@ class _Analysis:
     def check_call(self, call: Call) -> None:
         function = self.functions.find(call.function)
         if function is None:
-            raise self.unknown(call.offset, "function", call.function, self.functions.names())
+            raise self.unknown(call.offset, "function", call.function, sorted(self.functions.names()))
         if function.style != "both" and (function.style == "method") is not call.method:
             proper = f"x.{call.function}(...)" if function.style == "method" else f"{call.function}(...)"
             message = f"{call.function}() is called as {proper}"
@@ -102,11 +102,11 @@ class _Analysis:
         message = f"{call.function}() takes {function.counts(method=call.method)} arguments here, not {given}"
         return ExpressionSyntaxError(self.source, call.offset, message, kind="wrong_arguments")
 
-    def unknown(self, offset: int, what: str, name: str, known: frozenset[str]) -> ExpressionSyntaxError:
+    def unknown(self, offset: int, what: str, name: str, known: list[str]) -> ExpressionSyntaxError:
         nearest = nearest_names(name, known)
         if nearest:
             hint = f"Did you mean {' or '.join(map(repr, nearest))}?"
         else:
-            hint = f"There are {', '.join(sorted(known))}." if what == "variable" and known else ""
+            hint = f"There are {', '.join(known)}." if what == "variable" and known else ""
         message = f"there is no {what} {name!r} here"
         return ExpressionSyntaxError(self.source, offset, message, kind=f"unknown_{what}", hint=hint)

@@ -35,17 +35,21 @@ UNITS_PER_CONTAINER = 5
 """What it costs to make a list or a map, beside its items."""
 UNITS_PER_PATTERN = 300
 """What it costs to compile a regular expression."""
+UNITS_PER_ZONE = 1_000
+"""What it costs to load a time zone."""
+UNITS_PER_HOST_CALL = 50
+"""What it costs to call a function that the host added, whatever it does."""
 
 
 class Meter:
     """Counts the cost of one evaluation and stops it when it goes over a limit."""
 
-    __slots__ = ("cost", "iterations", "patterns")
+    __slots__ = ("_seen", "cost", "iterations")
 
     def __init__(self, cost: int = MAX_COST) -> None:
         self.cost = cost
         self.iterations = MAX_ITERATIONS
-        self.patterns: frozenset[str] = frozenset()
+        self._seen: frozenset[str] = frozenset()
 
     def charge(self, units: int) -> None:
         """Take `units` off what is left."""
@@ -70,16 +74,14 @@ class Meter:
             raise BudgetFault(f"a list or map of {size} items is larger than {MAX_LIST_SIZE}")
         self.charge(UNITS_PER_CONTAINER + size)
 
-    def use_pattern(self, pattern: str) -> None:
-        """Take the cost of compiling a pattern, once an evaluation, and refuse one that is too long.
+    def charge_once(self, what: str, units: int) -> None:
+        """Take the cost of preparing something that is kept for the next evaluation, as a compiled pattern.
 
-        Whether it is really compiled now does not count: the same evaluation costs the same everywhere.
+        Whether it must be prepared now does not count: the same evaluation costs the same everywhere.
         """
-        if len(pattern) > MAX_PATTERN_LENGTH:
-            raise BudgetFault(f"a pattern of {len(pattern)} characters is longer than {MAX_PATTERN_LENGTH}")
-        if pattern not in self.patterns:
-            self.charge(UNITS_PER_PATTERN)
-            self.patterns |= {pattern}
+        if what not in self._seen:
+            self.charge(units)
+            self._seen |= {what}
 
     def make_text(self, length: int) -> None:
         """Take the cost of a text of `length` characters, and refuse one that is too long."""

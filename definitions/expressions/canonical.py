@@ -2,6 +2,7 @@
 
 import rfc8785
 
+from ductor.definitions.expressions.cel_values import integer_text
 from ductor.definitions.expressions.errors import Fault
 from ductor.definitions.values import JsonValue
 
@@ -13,7 +14,7 @@ def canonical_text(value: JsonValue) -> str:
         Fault: `not_json` for an integer beyond 2^53 inside a list or an object, which canonical JSON can't hold.
     """
     if type(value) is int:
-        return str(value)
+        return integer_text(value)
     try:
         return rfc8785.dumps(value).decode("utf-8")
     except (rfc8785.CanonicalizationError, UnicodeEncodeError, RecursionError) as error:

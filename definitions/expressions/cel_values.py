@@ -17,6 +17,8 @@ from ductor.definitions.values import JsonValue
 # A value is one of a closed set of run-time types; operators tell them apart by `type(value)`, as the JSON type does.
 Value: TypeAlias = Any
 
+MAX_INTEGER_BITS = 4_096
+"""Bits of an integer that is written as text; JSON sets integers no limit."""
 INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 
 
@@ -177,12 +179,19 @@ def _converted(value: Value) -> JsonValue:
     raise Fault("not_json", f"the value {text} ({TYPE_NAMES.get(kind, kind.__name__)}) has no form in JSON")
 
 
+def integer_text(value: int) -> str:
+    """The digits of an integer of reasonable size."""
+    if value.bit_length() > MAX_INTEGER_BITS:
+        raise Fault("overflow", f"an integer of {value.bit_length()} bits is too long to be written as text")
+    return str(int(value))
+
+
 def _converted_map(value: dict[Value, Value]) -> JsonValue:
     result: dict[str, JsonValue] = {}
     for key, item in value.items():
         if type(key) not in _KEYS:
             raise Fault("not_json", f"the key {key!r} has no form in JSON")
-        text = key if type(key) is str else ("true" if key else "false") if type(key) is bool else str(int(key))
+        text = key if type(key) is str else ("true" if key else "false") if type(key) is bool else integer_text(key)
         if text in result:
             raise Fault("duplicate_key", f"the result has two keys that are both {text!r} in JSON", key=text)
         result[text] = _converted(item)

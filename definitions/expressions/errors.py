@@ -7,12 +7,17 @@ was evaluated turns it into an `ExpressionError` with its source and its place. 
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from typing import Literal, TypeAlias
 
 from ductor.definitions.errors import DuctorError, Place, Problem
 
 MAX_NAMES_SHOWN = 3
 """How many nearest names an error names."""
+MAX_NAMES_COMPARED = 200
+"""How many names an error looks through for the nearest."""
+MAX_NAME_LENGTH = 100
+"""How many characters of a missing name are compared."""
 MAX_SOURCE_SHOWN = 200
 """Characters of an expression shown in the text of an error; its field has them all."""
 
@@ -47,9 +52,10 @@ ADVICE: dict[FaultKind, str] = {
 }
 
 
-def nearest_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """The names of `known` that a person most likely meant by `name`, best first."""
-    return tuple(get_close_matches(name, sorted(known), n=MAX_NAMES_SHOWN, cutoff=0.6))
+def nearest_names(name: str, known: Iterable[object]) -> tuple[str, ...]:
+    """The names among the first of `known` that a person most likely meant by `name`, best first."""
+    compared = [other for other in islice(known, MAX_NAMES_COMPARED) if isinstance(other, str)]
+    return tuple(get_close_matches(name[:MAX_NAME_LENGTH], sorted(compared), n=MAX_NAMES_SHOWN, cutoff=0.6))
 
 
 def _shown(source: str) -> str:
@@ -57,16 +63,31 @@ def _shown(source: str) -> str:
 
 
 class Fault(Exception):
-    """An evaluation can't go on. Attributes as those of `ExpressionError`."""
+    """An evaluation can't go on.
+
+    Attributes:
+        kind: see `ExpressionError`, as for the next two.
+        message: without a full stop.
+        key: the missing key or index.
+        available: the keys there are, looked at only if the fault becomes an error: many faults are absorbed.
+        advice: what to do, where the advice for the kind can be bettered.
+    """
 
     def __init__(
-        self, kind: FaultKind, message: str, *, key: str | int | None = None, available: Sequence[str] = ()
+        self,
+        kind: FaultKind,
+        message: str,
+        *,
+        key: str | int | None = None,
+        available: Iterable[object] = (),
+        advice: str = "",
     ) -> None:
         super().__init__(message)
         self.kind: FaultKind = kind
         self.message = message
         self.key = key
-        self.available = tuple(available)
+        self.available = available
+        self.advice = advice
 
 
 class BudgetFault(Fault):
@@ -102,7 +123,7 @@ class ExpressionError(DuctorError):
         self.message = fault.message
         self.key = fault.key
         self.nearest = nearest_names(fault.key, fault.available) if isinstance(fault.key, str) else ()
-        self.advice = ADVICE[fault.kind]
+        self.advice = fault.advice or ADVICE[fault.kind]
         where = f"{place}: " if str(place) else ""
         meant = f" Did you mean {' or '.join(repr(name) for name in self.nearest)}?" if self.nearest else ""
         super().__init__(f"{where}`{_shown(source)}`: {self.message}.{meant} {self.advice}")

@@ -278,7 +278,7 @@ def select(operand: Value, field: str) -> Value:
             "missing_key",
             f"there is no key {field!r}",
             key=field,
-            available=[name for name in operand if type(name) is str],
+            available=operand,
         )
     if operand is None:
         raise Fault("missing_key", f"there is no key {field!r} in null", key=field)

@@ -10,12 +10,12 @@ from typing import TypeAlias
 from ductor.definitions.errors import Place
 from ductor.definitions.expressions.activation import Activation, as_activation
 from ductor.definitions.expressions.analysis import Names
-from ductor.definitions.expressions.budget import MAX_TEMPLATE_DEPTH, MAX_TEXT_LENGTH
-from ductor.definitions.expressions.canonical import canonical_text
+from ductor.definitions.expressions.budget import MAX_TEMPLATE_DEPTH, Meter
 from ductor.definitions.expressions.engine import Engine
-from ductor.definitions.expressions.errors import NOWHERE, BudgetFault, ExpressionError, ExpressionSyntaxError, Fault
+from ductor.definitions.expressions.errors import NOWHERE, ExpressionError, ExpressionSyntaxError, Fault
 from ductor.definitions.expressions.expression import Expression, compile_expression
 from ductor.definitions.expressions.functions.declared import FunctionLibrary
+from ductor.definitions.expressions.functions.texts import join
 from ductor.definitions.expressions.tokens import end_of_embedded
 from ductor.definitions.values import JsonValue
 
@@ -173,20 +173,11 @@ def _object(fields: list[tuple[str, _Renderer]]) -> _Renderer:
 
 
 def _text(source: str, place: Place, parts: list[str | Expression]) -> _Renderer:
-    def join(activation: Activation) -> str:
-        texts = [part if isinstance(part, str) else part.evaluate(activation) for part in parts]
+    def render(activation: Activation) -> str:
+        values = [part if isinstance(part, str) else part.evaluate(activation) for part in parts]
         try:
-            joined = "".join([_as_text(text) for text in texts])
-            if len(joined) > MAX_TEXT_LENGTH:
-                raise BudgetFault(f"the text of {len(joined)} characters is longer than {MAX_TEXT_LENGTH}")
+            return join(Meter(), values)
         except Fault as fault:
             raise ExpressionError(source, place, fault) from None
-        return joined
 
-    return join
-
-
-def _as_text(value: JsonValue) -> str:
-    if isinstance(value, str):
-        return value
-    return "" if value is None else canonical_text(value)
+    return render

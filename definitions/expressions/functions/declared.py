@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ductor.definitions.expressions.budget import Meter
+from ductor.definitions.expressions.budget import UNITS_PER_HOST_CALL, Meter
 from ductor.definitions.expressions.cel_values import Value, to_json
 from ductor.definitions.expressions.errors import BudgetFault, Fault
 from ductor.definitions.expressions.macros import MACROS
@@ -90,6 +90,7 @@ def _guarded(name: str, implementation: Callable[..., JsonValue]) -> Implementat
     """A host's function, given JSON only, held to JSON, its failures told as faults."""
 
     def call(meter: Meter, *arguments: Value) -> Value:
+        meter.charge(UNITS_PER_HOST_CALL)
         given = [to_json(argument, meter) for argument in arguments]
         try:
             result = implementation(*given)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from ductor.definitions.expressions.budget import Meter
+from ductor.definitions.expressions.budget import UNITS_PER_ZONE, Meter
 from ductor.definitions.expressions.cel_values import Duration, Timestamp, Value
 from ductor.definitions.expressions.errors import Fault
 from ductor.definitions.expressions.functions.declared import Function
@@ -19,6 +19,8 @@ UNITS_PER_CALENDAR = 20
 """What it costs to find the date and time of day of an instant."""
 UNITS_PER_CODE = 10
 """What it costs to write one part of a date."""
+MAX_ZONE_LENGTH = 64
+"""Characters of the name of a time zone."""
 MAX_ZONES_KEPT = 128
 """Time zones kept for the next evaluation."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,7 +39,7 @@ def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        message = f"there is no time zone {name[:MAX_FORMAT_LENGTH]!r}; name one as 'Europe/Oslo' or '+02:00'"
+        message = f"there is no time zone {name!r}; name one as 'Europe/Oslo' or '+02:00'"
         raise Fault("invalid_argument", message) from None
 
 
@@ -45,6 +47,9 @@ def _local(meter: Meter, instant: Timestamp, zone: Value) -> datetime:
     if type(zone) is not str:
         no_overload("time zone", zone)
     meter.charge(UNITS_PER_CALENDAR)
+    if len(zone) > MAX_ZONE_LENGTH:
+        raise Fault("invalid_argument", f"the name of a time zone has at most {MAX_ZONE_LENGTH} characters")
+    meter.charge_once(f"zone {zone}", UNITS_PER_ZONE if zone else 0)
     try:
         moment = _EPOCH + timedelta(microseconds=instant.nanoseconds // _MICROSECOND)
         return moment.astimezone(_zone(zone) if zone else UTC)

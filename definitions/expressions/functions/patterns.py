@@ -5,8 +5,8 @@ from typing import Protocol, cast
 
 import re2
 
-from ductor.definitions.expressions.budget import Meter
-from ductor.definitions.expressions.errors import Fault
+from ductor.definitions.expressions.budget import MAX_PATTERN_LENGTH, UNITS_PER_PATTERN, Meter
+from ductor.definitions.expressions.errors import BudgetFault, Fault
 
 MAX_PROGRAM_BYTES = 256 * 1024
 """Memory RE2 may use for one pattern."""
@@ -50,7 +50,9 @@ def search(meter: Meter, text: str, pattern: str) -> Match | None:
         Fault: the pattern is not one of RE2.
         BudgetFault: the pattern or the text is too long.
     """
-    meter.use_pattern(pattern)
+    if len(pattern) > MAX_PATTERN_LENGTH:
+        raise BudgetFault(f"a pattern of {len(pattern)} characters is longer than {MAX_PATTERN_LENGTH}")
+    meter.charge_once(f"pattern {pattern}", UNITS_PER_PATTERN)
     try:
         program = _compiled(pattern)
     except re2.error as error:

@@ -18,6 +18,7 @@ from ductor.definitions.expressions.cel_values import (
     TypeValue,
     Uint,
     Value,
+    integer_text,
     type_name,
 )
 from ductor.definitions.expressions.errors import Fault
@@ -160,7 +161,7 @@ def to_string(meter: Meter, value: Value) -> str:
     if kind is bool:
         return "true" if value else "false"
     if kind is int or kind is Uint:
-        return str(int(value))
+        return integer_text(value)
     if kind is float:
         return double_text(value)
     if kind is Timestamp:
@@ -214,6 +215,10 @@ def to_bytes(meter: Meter, value: Value) -> bytes:
     return no_overload("bytes()", value)
 
 
+def _unreadable(error: TimeFormatError) -> Fault:
+    return Fault("invalid_argument", f"{error.text!r} {error.message}", advice=error.hint)
+
+
 def to_timestamp(meter: Meter, value: Value) -> Timestamp:
     """An RFC 3339 text with an offset, or seconds since 1970."""
     if type(value) is Timestamp:
@@ -225,7 +230,7 @@ def to_timestamp(meter: Meter, value: Value) -> Timestamp:
         try:
             return checked_timestamp(parse_timestamp_ns(value))
         except TimeFormatError as error:
-            raise Fault("invalid_argument", str(error)) from None
+            raise _unreadable(error) from None
     return no_overload("timestamp()", value)
 
 
@@ -238,7 +243,7 @@ def to_duration(meter: Meter, value: Value) -> Duration:
         try:
             return checked_duration(parse_duration_ns(value))
         except TimeFormatError as error:
-            raise Fault("invalid_argument", str(error)) from None
+            raise _unreadable(error) from None
     return no_overload("duration()", value)
 
 

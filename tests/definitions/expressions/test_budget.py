@@ -6,7 +6,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from ductor.definitions.expressions import ExpressionError, ExpressionSyntaxError, compile_expression
+from ductor.definitions.expressions import (
+    STANDARD_LIBRARY,
+    ExpressionError,
+    ExpressionSyntaxError,
+    compile_expression,
+    compile_template,
+)
 from ductor.definitions.expressions.budget import (
     MAX_COST,
     MAX_EXPRESSION_LENGTH,
@@ -18,12 +24,13 @@ from ductor.definitions.expressions.budget import (
     MAX_TEXT_LENGTH,
     MAX_TREE_DEPTH,
     MAX_VALUE_DEPTH,
+    UNITS_PER_HOST_CALL,
     UNITS_PER_PATTERN,
 )
 from ductor.definitions.expressions.cel_expr_engine import MAX_INPUT_VALUES
 from ductor.definitions.expressions.engine import Engine
 from ductor.definitions.expressions.functions.encodings import MAX_JSON_LENGTH
-from tests.definitions.expressions.evaluating import outcome
+from tests.definitions.expressions.evaluating import failure, outcome
 
 Result = TypeVar("Result")
 CPU_SECONDS_MAX = 0.25
@@ -90,6 +97,8 @@ HOSTILE = [
     "numbers.map(i, numbers).flatten()",
     "sort_by(numbers.map(i, text + string(i)))",
     "numbers.map(i, {'a': i, 'b': [i], 'c': {'d': i}})",
+    "numbers.exists(i, timestamp(i).getHours('Zone/' + string(i)) == 1)",
+    "numbers.map(i, timestamp(0).getHours('+' + ('0' + string(i % 24)).slice(-2) + ':' + string(i % 50 + 10)))",
     "[deep]",
     "deep == deep",
     "distinct([deep])",
@@ -105,6 +114,40 @@ def test_a_hostile_expression_ends_soon(source: str, engine: Engine) -> None:
     status, detail = in_time(lambda: outcome(source, DATA, engine))
     if not source.startswith(("range(-", "parse_json")):
         assert (status, detail) == ("failed", ("budget", None))
+
+
+def test_a_missing_key_of_a_large_map_is_told_soon(engine: Engine) -> None:
+    large: dict[str, Any] = {"table": {f"name_{number}": number for number in range(100_000)}}
+    error = in_time(lambda: failure("table.name_1x == 1 || table.nam == 2", large, engine))
+    assert "name_1" in error.nearest
+    absorbed = "range(5000).exists(i, table.nope == i || i == 4999)"
+    assert in_time(lambda: outcome(absorbed, large, engine)) == ("value", True)
+
+
+def test_a_joined_text_has_a_budget(engine: Engine) -> None:
+    template = compile_template("${deep} and ${items}", engine=engine)
+
+    def refused() -> None:
+        for data in ({"deep": DATA["deep"], "items": []}, {"deep": [], "items": DATA["items"]}):
+            with pytest.raises(ExpressionError) as caught:
+                template.render(data)
+            assert caught.value.kind == "budget"
+
+    in_time(refused)
+
+
+def test_calls_of_a_host_function_are_priced(engine: Engine) -> None:
+    calls: list[Any] = []
+
+    def counted(value: Any) -> Any:
+        calls.append(value)
+        return value
+
+    library = STANDARD_LIBRARY.with_function("counted", counted, least=1)
+    with pytest.raises(ExpressionError) as caught:
+        compile_expression("numbers.map(i, counted(i))", functions=library, engine=engine).evaluate(DATA)
+    assert caught.value.kind == "budget"
+    assert len(calls) <= MAX_COST // UNITS_PER_HOST_CALL
 
 
 LARGE_BUT_FINE = [

@@ -21,6 +21,7 @@ DATA: dict[str, Any] = {
         "odd key": 1,
         "if": 2,
         "big": 2**70,
+        "huge": 10**5000,
     },
     "config": {"limit": 100},
     "steps": {"reserve": {"output": {"total": 5}, "error": None, "status": "succeeded"}, "later": {"output": None}},
@@ -249,6 +250,9 @@ FAILURES: list[tuple[str, str, object]] = [
     ("1u - 2u", "overflow", None),
     ("int(1e30)", "overflow", None),
     ("uint(-1)", "overflow", None),
+    ("string(trigger.huge)", "overflow", None),
+    ("json(trigger.huge)", "overflow", None),
+    ("trigger.huge == 1.0 || trigger.huge + 0.5 > 1", "overflow", None),
     ("timestamp('9999-12-31T23:59:59Z') + duration('1s')", "overflow", None),
     ("int('twelve')", "invalid_argument", None),
     ("int('1.5')", "invalid_argument", None),
@@ -281,6 +285,13 @@ def test_an_expression_fails_with_its_kind_and_never_silently(
     assert (error.kind, error.key) == (kind, key)
     assert error.advice
     assert source in str(error)
+
+
+def test_an_unreadable_time_says_what_would_be_valid(engine: Engine) -> None:
+    error = failure("duration('soon')", DATA, engine)
+    assert error.message == "'soon' is not a duration"
+    assert error.advice.startswith("Write a number with a unit")
+    assert str(error).count("..") == 0
 
 
 def test_a_missing_key_names_the_nearest_that_exist(engine: Engine) -> None:
