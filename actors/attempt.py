@@ -92,12 +92,14 @@ class Attempt:
         is_settled: its result is decided.
         is_stop_requested: its handler was told to stop.
         is_interrupted: the host can't wait for it any more: that its handler stopped is no result.
+        has_ended: its handler was called and runs no more.
         running_in: the asyncio task to cancel when the handler should stop; None while nothing can be cancelled.
     """
 
     __slots__ = (
         "assignment",
         "context",
+        "has_ended",
         "is_interrupted",
         "is_settled",
         "is_stop_requested",
@@ -119,7 +121,7 @@ class Attempt:
         self.timer: asyncio.TimerHandle | None = None
         self.started_at_us = 0
         self.started_at_s = 0.0
-        self.is_settled = self.is_stop_requested = self.is_interrupted = False
+        self.is_settled = self.is_stop_requested = self.is_interrupted = self.has_ended = False
         self.running_in: asyncio.Task[Any] | None = None
 
     @property

@@ -186,13 +186,19 @@ class Crew:
         # Somebody cancelled it or it has a defect. If the whole loop is being shut down, no new task may begin.
         if worker.is_idle:
             self.queue.forget(worker)
-        elif worker.next is not None:
-            self._owner.interrupt(worker.next, asyncio.CancelledError.__name__)
-        self._loop.call_later(REPLACEMENT_PAUSE_S, self._replace_worker)
+        self._loop.call_later(REPLACEMENT_PAUSE_S, self._replace, worker)
         if not task.cancelled() and task.exception() is not None:
             self._loop.call_exception_handler(
                 {"message": f"worker {task.get_name()} failed", "exception": task.exception(), "task": task}
             )
+
+    def _replace(self, worker: "Worker") -> None:
+        """After the pause: what the dead worker had not begun goes to another."""
+        attempt = worker.next
+        if attempt is None or attempt.is_settled or self.is_closed:
+            self._replace_worker()
+        elif not self.offer(attempt):
+            self._owner.interrupt(attempt, asyncio.CancelledError.__name__)
 
     def _replace_worker(self) -> None:
         if len(self._workers) < self.capacity and not self.is_closed:
@@ -229,7 +235,8 @@ class Worker:
     def dismiss(self) -> None:
         """Stop being idle; without an attempt this is the end."""
         assert self._arrival is not None
-        self._arrival.set_result(None)
+        if not self._arrival.done():  # it is when somebody cancelled the worker's task a moment ago
+            self._arrival.set_result(None)
         self._arrival = None
 
     async def run(self) -> None:

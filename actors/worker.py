@@ -201,7 +201,7 @@ class WorkerPool:
         if self._quiet is None:
             self._quiet = self._loop.create_future()
         for attempt in tuple(self._held.values()):
-            if not attempt.has_started:
+            if not attempt.has_started or attempt.has_ended:
                 self._release(attempt)
         if await self._is_quiet_within(timeout_ms):
             return 0
@@ -242,22 +242,22 @@ class WorkerPool:
 
     def finish(self, attempt: Attempt, outcome: Outcome) -> None:
         """The handler has ended: its outcome counts unless the attempt was settled before."""
+        attempt.has_ended = True
         if attempt.is_settled:
             self._stragglers.discard(attempt)
         elif attempt.is_interrupted and not isinstance(outcome, Succeeded):
             self._release(attempt)
-            self._stragglers.discard(attempt)
         else:
             self._settle(attempt, outcome)
 
     def interrupt(self, attempt: Attempt, error_type: str) -> None:
         """The handler ended together with its worker. See `INTERRUPTION_REPORT_S`."""
+        attempt.has_ended = True
         self._stragglers.discard(attempt)
         if attempt.is_settled or self._loop.is_closed():
             return
-        if attempt.is_interrupted:
+        if self._quiet is not None:
             self._release(attempt)
-            self._stragglers.discard(attempt)
             return
         error = ErrorInfo(type=error_type, message="the worker's task ended before the handler did")
         self._loop.call_later(INTERRUPTION_REPORT_S, self._report_interrupted, attempt, Failed(error))
@@ -338,6 +338,8 @@ class WorkerPool:
 
     def _stop_caring(self, attempt: Attempt) -> None:
         """Whatever the handler does from now on does not matter."""
+        if attempt.has_ended:
+            return
         if attempt.has_started:
             self._stragglers.add(attempt)
             attempt.request_stop()
