@@ -90,7 +90,7 @@ def _fastest_loop() -> tuple[Callable[[], asyncio.AbstractEventLoop] | None, str
         import uvloop  # noqa: PLC0415 - optional
     except ImportError:
         return None, "asyncio (uvloop is not installed)"
-    return uvloop.new_event_loop, f"uvloop {uvloop.__version__}"
+    return uvloop.new_event_loop, f"uvloop {version('uvloop')}"
 
 
 async def _measure(names: list[str], loop_name: str, is_quick: bool) -> tuple[dict[str, str], list[Table]]:

@@ -1,4 +1,4 @@
-"""The engine as it is embedded in a service: a host on PostgreSQL, no-op coroutine handlers, runs started and awaited."""
+"""The engine as a service embeds it: a host on PostgreSQL, no-op coroutine handlers, runs started and awaited."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,7 +9,6 @@ from ductor.definitions.values import JsonObject
 from ductor.journal.clock import SystemClock
 from ductor.journal.ids import SystemIds
 from ductor.journal.postgres import PostgresStore, migrate
-
 from scripts.benchmarks.chain import TASK, TRIGGER, chain_name, compiled_chain
 
 

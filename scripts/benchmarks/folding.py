@@ -11,7 +11,6 @@ from ductor.journal.codec import decode_events
 from ductor.journal.events import AnyEvent
 from ductor.journal.fold import fold_row
 from ductor.journal.state import RunState
-
 from scripts.benchmarks.chain import RUN_ID, chain_program, whole_run
 from scripts.benchmarks.report import Table
 

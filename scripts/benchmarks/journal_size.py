@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack
 import asyncpg
 
 from ductor.journal.postgres import migrate
-
 from scripts.benchmarks.chain import chain_name, chain_program, whole_run
 from scripts.benchmarks.engine_runs import engine_runs
 from scripts.benchmarks.load import Load, closed_loop, percentile
@@ -23,7 +22,8 @@ LOADS = {1: 60, 64: 600}  # runs by number in flight
 _HEADS = """
 INSERT INTO ductor.eec_workflow_run (run_id, tenant, definition, manifest_hash, status, started_at_us, updated_at_us,
     ended_at_us, search_attributes)
-SELECT ('01700000-0000-7000-8000-' || lpad(to_hex(number), 12, '0'))::uuid, 'default', $2, 'none', 'completed', 1, 1, 1, '{}'
+SELECT ('01700000-0000-7000-8000-' || lpad(to_hex(number), 12, '0'))::uuid, 'default', $2, 'none', 'completed', 1, 1, 1,
+    '{}'
 FROM generate_series(1, $1::integer) AS number
 """
 _ROWS = """

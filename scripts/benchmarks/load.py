@@ -9,7 +9,7 @@ import msgspec
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """What a number of runs took: wall time, CPU time of this process, and the time from start to result of each run."""
+    """What runs took: wall time, CPU time of this process, and of each run the time from start to result."""
 
     runs: int
     seconds: float

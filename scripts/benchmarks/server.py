@@ -17,7 +17,8 @@ _OPTIONS: dict[str, str | int | bool] = {"shared_preload_libraries": "pg_stat_st
 _READ = """
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS transactions,
     pg_current_wal_insert_lsn() - '0/0'::pg_lsn AS wal_bytes,
-    (SELECT sum(calls) FROM pg_stat_statements WHERE dbid = (SELECT oid FROM pg_database WHERE datname = $1)) AS statements
+    (SELECT sum(calls) FROM pg_stat_statements WHERE dbid = (SELECT oid FROM pg_database WHERE datname = $1))
+        AS statements
 """
 
 

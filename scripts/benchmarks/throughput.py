@@ -1,7 +1,7 @@
 """Ten-step runs, many in flight: the bare loop and the engine in turns, and what a step costs each of them.
 
-Each round measures one right after the other, so that what disturbs the machine disturbs both; the ratio is the median of
-the rounds' ratios.
+Each round measures one right after the other, so that what disturbs the machine disturbs both; the ratio is the median
+of the rounds' ratios.
 """
 
 import statistics
@@ -80,7 +80,14 @@ def _throughput_table(bare: Samples, engine: Samples) -> Table:
     table = Table(
         name="throughput",
         title=f"Throughput: runs of {STEPS} sequential no-op steps",
-        columns=("in_flight", "bare_steps_per_s", "engine_steps_per_s", "ratio", "bare_run_p50_ms", "engine_run_p50_ms"),
+        columns=(
+            "in_flight",
+            "bare_steps_per_s",
+            "engine_steps_per_s",
+            "ratio",
+            "bare_run_p50_ms",
+            "engine_run_p50_ms",
+        ),
         note="ratio: engine to bare, median over the rounds",
     )
     for in_flight in RUNS_BY_IN_FLIGHT:

@@ -1,7 +1,7 @@
 """One tick of runs of different sizes: what it costs must not depend on the number of steps.
 
-Only the pure part: decide, encode, hash. Each size is ticked the same number of times, spread over its chain, and the sizes
-take turns, so that what disturbs the machine disturbs them alike.
+Only the pure part: decide, encode, hash. Each size is ticked the same number of times, spread over its chain, and the
+sizes take turns, so that what disturbs the machine disturbs them alike.
 """
 
 import gc
@@ -10,7 +10,6 @@ import time
 
 from ductor.definitions.program import Program
 from ductor.journal.state import RunState
-
 from scripts.benchmarks.chain import RUN_ID, chain_program, first_tick, next_tick, sealed_row
 from scripts.benchmarks.report import Table
 
