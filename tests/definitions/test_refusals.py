@@ -1,4 +1,5 @@
 """Everything the compiler refuses: the code of the problem, and the exact line and column."""
+# ruff: noqa: E501  (a case is one line)
 
 import pytest
 

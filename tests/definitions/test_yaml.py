@@ -1,4 +1,5 @@
 """YAML 1.2, exactly; and texts made to hurt."""
+# ruff: noqa: E501  (a case is one line)
 
 import pytest
 import yaml
