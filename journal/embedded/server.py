@@ -1,8 +1,9 @@
 """`EmbeddedPostgres`: one user's hold on an embedded server.
 
-Several users (in one process or in many) may name the same directory. The first starts the server, the others join it, the
-last one to leave stops it. A user that is killed is no user any more; the server itself runs on, and the next start joins
-it (or, with `stop_on_parent_death`, a small watcher ends it). A killed server is started again, on the same port.
+Several users (in one process or in many) may name the same directory. The first starts the server, the others join
+it, the last one to leave stops it. A user that is killed is no user any more; the server itself runs on, and the next
+start joins it (or, with `stop_on_parent_death`, a small watcher ends it). A killed server is started again, on the
+same port.
 """
 
 import asyncio

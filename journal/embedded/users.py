@@ -1,8 +1,9 @@
 """Who uses an embedded server, kept as file locks so that a killed user can never be counted for ever.
 
-Two lock files lie in the server's directory. Every user holds a shared lock on `users` for as long as it uses the server;
-whoever starts, joins, leaves or stops holds `change.lock` exclusively for that moment. The kernel drops both when a process
-dies, however it dies. A user that leaves and can turn its shared lock into an exclusive one was the last.
+Two lock files lie in the server's directory. Every user holds a shared lock on `users` for as long as it uses the
+server; whoever starts, joins, leaves or stops holds `change.lock` exclusively for that moment. The kernel drops both
+when a process dies, however it dies. A user that leaves and can turn its shared lock into an exclusive one was the
+last.
 """
 
 import fcntl

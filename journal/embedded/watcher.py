@@ -1,8 +1,8 @@
 """Ends an embedded server after its parent's death: `python -m ductor.journal.embedded.watcher DIRECTORY PARENT`.
 
-The parent holds the other end of standard input. However it ends, the kernel closes that end and the read below returns; a
-parent that left in good order says so by a byte. A dying process loses its files one by one, so its locks count as gone
-only when its children have been handed to another parent.
+The parent holds the other end of standard input. However it ends, the kernel closes that end and the read below
+returns; a parent that left in good order says so by a byte. A dying process loses its files one by one, so its locks
+count as gone only when its children have been handed to another parent.
 """
 
 import os
@@ -12,7 +12,6 @@ from pathlib import Path
 
 from ductor.journal.embedded.cluster import Cluster
 from ductor.journal.embedded.users import Users
-
 
 PARENT_POLL_S = 0.01
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import cast
 
 import asyncpg
 
@@ -67,8 +68,9 @@ class Database:
         if pool is None:
             raise StoreUnavailableError("the store is not open")
         try:
-            async with pool.acquire(timeout=self._settings.command_timeout_s) as connection, connection.transaction():
-                yield connection
+            async with pool.acquire(timeout=self._settings.command_timeout_s) as proxied, proxied.transaction():
+                # the pool's proxy has every method of the connection that it stands for
+                yield cast("asyncpg.Connection", proxied)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise unavailable(error) from error
 

@@ -2,8 +2,8 @@
 
 * `lock`: a key is held by somebody else's transaction for longer than the batch may wait. Nothing was written.
 * `content`: the server or the driver refuses a value. Nothing was written; sent again it would be refused again.
-* `again`: nothing was written, and the same statement may well succeed now (deadlock, serialization, a start that lost in
-  mid-statement).
+* `again`: nothing was written, and the same statement may well succeed now (deadlock, serialization, a start that
+  lost in mid-statement).
 * `stale`: the prepared statement is gone or no longer fits; prepare anew and send again.
 * `unavailable`: all else: the connection is lost or the server can't serve. Whether anything was written is unknown.
 """

@@ -1,8 +1,8 @@
 """The whole journal in commit order.
 
 Position in the feed is (era, transaction id, position). Transaction ids are given when a transaction first writes, not
-when it commits; so nothing at or above the oldest transaction that still runs is read: what is below it is final. A long
-transaction, even of another database of the same server, therefore delays the feed; `feed_lag` names it.
+when it commits; so nothing at or above the oldest transaction that still runs is read: what is below it is final. A
+long transaction, even of another database of the same server, therefore delays the feed; `feed_lag` names it.
 
 Ids grow within one cluster only. A database that was dumped and restored into another cluster finds that on opening, by
 the cluster's identifier, and starts a new era: rows written from then on come after all that were restored.
@@ -19,7 +19,7 @@ from ductor.journal.store import FeedEntry, FeedLag, FeedPosition
 
 LAG_ROWS_LIMIT = 100_000
 """Rows that a lag report counts at most."""
-HIDDEN_TRANSACTION = "a transaction that this role may not see (grant it pg_read_all_stats)"
+ENDED_TRANSACTION = "a transaction that ended while this report was made"
 
 
 class Feed:
@@ -47,10 +47,8 @@ class Feed:
         blocked_by = ""
         if row["is_blocked"]:
             blocker = await self._database.fetch_row("oldest_transaction")
-            blocked_by = str(blocker[0]) if blocker is not None else HIDDEN_TRANSACTION
-        return FeedLag(
-            rows=row["rows"], oldest_age_ms=max(0, row["oldest_age_us"] // 1_000), blocked_by=blocked_by
-        )
+            blocked_by = str(blocker[0]) if blocker is not None else ENDED_TRANSACTION
+        return FeedLag(rows=row["rows"], oldest_age_ms=max(0, row["oldest_age_us"] // 1_000), blocked_by=blocked_by)
 
 
 async def start_era_if_restored(connection: asyncpg.Connection) -> bool:

@@ -1,8 +1,9 @@
 """One connection that commits batches, and does not give up.
 
-`Lane.answers` returns only what is certain. A deadlock, a lost connection, a server that restarts: the batch is sent again,
-unchanged, until it returns. A row that a lost answer had written already is recognised by its commit id. What can't be
-mended by sending again (a key that an outsider holds, a value that is refused) is raised, for the writer to split the batch.
+`Lane.answers` returns only what is certain. A deadlock, a lost connection, a server that restarts: the batch is sent
+again, unchanged, until it returns. A row that a lost answer had written already is recognised by its commit id. What
+can't be mended by sending again (a key that an outsider holds, a value that is refused) is raised, for the writer to
+split the batch.
 """
 
 import asyncio
@@ -36,7 +37,8 @@ class SplitNeededError(Exception):
 class Lane:
     """A connection of the writer's, made when first needed and made again when lost.
 
-    `reason` says why the lane can't work at the moment, empty while it can. `lock_timeout_ms` may be changed at any time.
+    `reason` says why the lane can't work at the moment, empty while it can. `lock_timeout_ms` may be changed at any
+    time.
     """
 
     def __init__(self, settings: ConnectionSettings, limits: WriterLimits, name: str) -> None:

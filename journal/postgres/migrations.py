@@ -1,8 +1,8 @@
 """The schema, brought up to date by numbered SQL files.
 
-`migrations/NNNN_name.sql` are applied in order, each in a transaction of its own under one advisory lock that ends with the
-transaction, and recorded with a checksum. Two hosts that migrate at once do it once. `schema.sql` is what they add up to;
-a test proves it. A released file is never changed.
+`migrations/NNNN_name.sql` are applied in order, each in a transaction of its own under one advisory lock that ends
+with the transaction, and recorded with a checksum. Two hosts that migrate at once do it once. `schema.sql` is what
+they add up to; a test proves it. A released file is never changed.
 """
 
 import re

@@ -52,7 +52,7 @@ class Runs:
         rows = await self._database.fetch("history", run_id=run_id, after_version=after_version, limit=limit)
         return [transition(row) for row in rows]
 
-    async def payload(self, run_id: str, hash: str) -> bytes | None:  # noqa: A002 - the protocol's name
+    async def payload(self, run_id: str, hash: str) -> bytes | None:
         """A large value's JSON text."""
         if not is_run_id(run_id):
             return None

@@ -1,13 +1,14 @@
 """The group-commit writer: commits of many runs, gathered into one statement and one flush to disk.
 
-A batch takes what arrived while the one before was running, never waits for more, and holds at most one commit of a run.
-When a batch can't be written as a whole it is split in halves, down to the one commit that is the cause:
+A batch takes what arrived while the one before was running, never waits for more, and holds at most one commit of a
+run. When a batch can't be written as a whole it is split in halves, down to the one commit that is the cause:
 
 * refused for what it contains: it is answered `Refused`, naming the run and the field;
 * held up by somebody else's open transaction: its run is *set aside*. It and every later commit of that run are sent
   one by one on a second connection, until the key is free, while all other runs go on.
 
-While the database is away commits wait here; starts beyond the bound are refused. Nothing is answered that is not durable.
+While the database is away commits wait here; starts beyond the bound are refused. Nothing is answered that is not
+durable.
 """
 
 import asyncio
@@ -27,7 +28,8 @@ Pending = tuple[Commit, Callable[[CommitAnswer], None]]
 
 
 class Writer:
-    """Commits in, answers out. `queued` counts commits that have no answer yet; `is_open` says whether more are taken."""
+    """Commits in, answers out. `queued` counts commits that have no answer yet; `is_open` says whether more are
+    taken."""
 
     def __init__(self, settings: ConnectionSettings, limits: WriterLimits) -> None:
         self._limits = limits
@@ -74,7 +76,7 @@ class Writer:
                     self._settled.clear()
                     await self._settled.wait()
         except TimeoutError:
-            _logger.error("closing with %d commits unanswered: %s", self.queued, self.reason)
+            _logger.warning("closing with %d commits unanswered: %s", self.queued, self.reason)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -165,7 +167,8 @@ class Writer:
                 await self._aside_arrived.wait()
 
     async def _settle_set_aside(self, run_id: str) -> None:
-        """Try the oldest commit of a run that is set aside; waiting for its key takes the lane's lock timeout at most."""
+        """Try the oldest commit of a run that is set aside; waiting for its key takes the lane's lock timeout at
+        most."""
         waiting = self._aside[run_id]
         pending = waiting[0]
         try:
@@ -185,9 +188,12 @@ class Writer:
             self._settled.set()
         try:
             pending[1](answer)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - anything may go wrong in a caller
             # the caller's mistake must not keep the others from their answers
-            context = {"message": f"the answer to a commit of run {pending[0].run_id} was not taken", "exception": error}
+            context = {
+                "message": f"the answer to a commit of run {pending[0].run_id} was not taken",
+                "exception": error,
+            }
             asyncio.get_running_loop().call_exception_handler(context)
 
     def _stopped(self, task: asyncio.Task[None]) -> None:

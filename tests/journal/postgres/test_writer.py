@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import asyncpg
 import pytest
 
+from ductor.journal.errors import PoisonedCommitError
 from ductor.journal.postgres import PostgresStore, WriterLimits, lane
-from ductor.journal.postgres.failures import classify
+from ductor.journal.postgres.failures import Failure, classify
 from ductor.journal.postgres.writer import Writer
 from ductor.journal.store import (
     Appended,
@@ -94,7 +96,11 @@ async def test_two_commits_of_one_run_are_judged_one_after_the_other(store: Post
 
 async def test_losers_and_winners_of_one_batch_and_nothing_of_a_loser_is_written(store: PostgresStore) -> None:
     runs = await started_runs(store, 3)
-    parts = {"head": HeadUpdate(status="waiting"), "timer": TimerUpdate(5), "payloads": (Payload("h", b"1"),)}
+    parts: dict[str, Any] = {
+        "head": HeadUpdate(status="waiting"),
+        "timer": TimerUpdate(5),
+        "payloads": (Payload("h", b"1"),),
+    }
     answers = await answered(store, tick(runs[0], 2, **parts), tick(runs[1], 3, **parts), tick(runs[2], 2, **parts))
     assert answers == [Appended(2), Conflict(runs[1], 3), Appended(2)]
     loser = await store.load(runs[1])
@@ -106,7 +112,7 @@ async def test_losers_and_winners_of_one_batch_and_nothing_of_a_loser_is_written
 async def test_a_start_that_half_wins_against_another_transaction_leaves_nothing(
     store: PostgresStore, database: Database
 ) -> None:
-    """The key and the head are won, then the first row turns out to be taken: all of it is undone, its neighbour is not."""
+    """The key and the head are won, then the first row turns out to be taken: all is undone, its neighbour is not."""
     contested, neighbour = start(key="contested"), start(key="neighbour")
     async with outsider(database, contested.run_id, 1) as connection:
         answers = [send(store, contested), send(store, neighbour)]
@@ -149,6 +155,7 @@ async def test_poison_is_refused_alone_and_named(store: PostgresStore) -> None:
     for index, answer in enumerate(await answered(store, *commits)):
         if index in poison:
             assert isinstance(answer, Refused)
+            assert isinstance(answer.error, PoisonedCommitError)
             assert (answer.error.run_id, answer.error.version) == (runs[index], 2)
             assert answer.error.field == poison[index][1], answer.error
         else:
@@ -172,7 +179,7 @@ async def test_a_key_that_an_outsider_holds_does_not_stall_the_others(store: Pos
         assert "1 runs wait" in (await store.health()).reason
         assert (await store.health()).is_available
     async with asyncio.timeout(WAIT_S):
-        assert await asyncio.gather(held, after_it) == [Appended(3), Appended(4)]
+        assert list(await asyncio.gather(held, after_it)) == [Appended(3), Appended(4)]
     assert (await store.health()).reason == ""
     assert await answered(store, tick(runs[100], 5)) == [Appended(5)]
 
@@ -203,7 +210,7 @@ async def test_poison_of_a_run_that_was_set_aside_is_refused(store: PostgresStor
 
 
 async def test_a_deadlock_means_send_again(database: Database) -> None:
-    """The outsider takes the keys in the other order; the server picks the batch as the victim, for it waited longer."""
+    """The outsider takes the keys in the other order; the server undoes the batch, for it has waited longer."""
     async with PostgresStore(database.dsn, WriterLimits(lock_timeout_ms=20_000)) as store:
         first, second = await started_runs(store, 2)
         connection_before = store._writer._lane._connection
@@ -221,8 +228,13 @@ async def test_overlapping_batches_of_two_hosts_never_deadlock(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Queued in opposite orders, with a key in the middle that an outsider holds until both batches are half-way."""
-    failures: list[str] = []
-    monkeypatch.setattr(lane, "classify", lambda error: failures.append(classify(error)) or failures[-1])
+    failures: list[Failure] = []
+
+    def noted(error: Exception) -> Failure:
+        failures.append(classify(error))
+        return failures[-1]
+
+    monkeypatch.setattr(lane, "classify", noted)
     limits = WriterLimits(lock_timeout_ms=20_000)
     async with PostgresStore(database.dsn, limits) as one, PostgresStore(database.dsn, limits) as other:
         runs = await started_runs(one, 3)
