@@ -1,0 +1,58 @@
+"""What compiles and can't run in this version."""
+
+import pytest
+
+from ductor.definitions.compile import compile_text
+from ductor.definitions.steps import STEP_TYPES
+from ductor.definitions.unsupported import DEFINITION_PARTS, STEP_PARTS, refuse_unsupported
+from tests.definitions.marked import compile_one, unmark
+from tests.definitions.test_compile import EXAMPLES, WHOLE_LANGUAGE
+
+RUNNABLE = frozenset({"task", "transform", "conditional", "rule"})
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in EXAMPLES if not path.name.endswith(".scenario.yaml")], ids=lambda path: path.stem
+)
+def test_examples_can_run(path):
+    for compiled in compile_text(path.read_bytes(), file=path.name):
+        assert refuse_unsupported(compiled, RUNNABLE) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "marked"),
+    [
+        ("step `b` has type `approval`", "steps: [{ref: a, type: task, task: t}, {ref: b, type: »approval, approvers: [x]}]"),
+        ("step `b` has type `wait`", "steps: [{ref: a, type: task, task: t}]\ndefer: [{ref: b, type: »wait, duration: 1s}]"),
+        ("step `b` has type `rule`, which can't run under `defer`", "steps: [{ref: a, type: task, task: t}]\ndefer: [{ref: b, type: »rule, rules: [{when: 'true'}]}]"),
+        ("step `a` has `compensate`", "steps: [{ref: a, type: task, task: t, compensate: »{task: u}}]"),
+        ("step `a` has `lease`", "steps: [{ref: a, type: task, task: t, lease: »{key: k}}]"),
+        ("step `a` has `emit`", "steps: [{ref: a, type: task, task: t, emit: »{event: e}}]"),
+        ("step `a` has `signal`", "steps: [{ref: a, type: task, task: t, signal: »{run: r, name: n}}]"),
+        ("`triggers` of the definition", "triggers: »[{event: e}]\nsteps: [{ref: a, type: task, task: t}]"),
+        ("`on` of the definition", "on: »[{signal: e}]\nsteps: [{ref: a, type: task, task: t}]"),
+        ("`repeat` of the definition", "repeat: »{until: 'true'}\nsteps: [{ref: a, type: task, task: t}]"),
+        ("`lease` of the definition", "lease: »{key: k}\nsteps: [{ref: a, type: task, task: t}]"),
+        ("`continue_as_new_after` of the definition", "continue_as_new_after: »100\nsteps: [{ref: a, type: task, task: t}]"),
+    ],
+)  # fmt: skip
+def test_one_problem_for_each_part_with_its_place(said, marked):
+    text, positions = unmark(f"name: x\n{marked}\n")
+    (problem,) = refuse_unsupported(compile_one(text), RUNNABLE)
+    assert said in problem.message
+    assert "in this version" in problem.message
+    assert problem.code == "unsupported"
+    assert [(problem.place.line, problem.place.column)] == positions
+
+
+def test_every_part_and_type_is_refused_where_nothing_has_behaviour():
+    (compiled,) = compile_text(WHOLE_LANGUAGE.read_text())
+    messages = " ".join(problem.message for problem in refuse_unsupported(compiled, frozenset()))
+    assert all(f"type `{name}`" in messages for name in STEP_TYPES)
+    assert all(f"`{part}`" in messages for part in (*STEP_PARTS, *DEFINITION_PARTS))
+
+
+def test_types_with_behaviour_are_not_refused():
+    (compiled,) = compile_text(WHOLE_LANGUAGE.read_text())
+    messages = " ".join(problem.message for problem in refuse_unsupported(compiled, frozenset(STEP_TYPES)))
+    assert "has type" not in messages
