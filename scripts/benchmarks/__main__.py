@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 import msgspec
 from rich.console import Console
 
+from scripts.benchmarks.actors import measure_actors
+from scripts.benchmarks.attempts import measure_attempts
 from scripts.benchmarks.folding import measure_fold
 from scripts.benchmarks.journal_size import measure_journal_size
 from scripts.benchmarks.latency import measure_latency
@@ -39,6 +41,14 @@ async def _tick(_server: BenchmarkServer, is_quick: bool) -> list[Table]:
     return [measure_ticks(is_quick=is_quick)]
 
 
+async def _actors(_server: BenchmarkServer, is_quick: bool) -> list[Table]:
+    return await measure_actors(is_quick=is_quick)
+
+
+async def _attempts(_server: BenchmarkServer, is_quick: bool) -> list[Table]:
+    return [await measure_attempts(is_quick=is_quick)]
+
+
 async def _journal_size(server: BenchmarkServer, is_quick: bool) -> list[Table]:
     return [await measure_journal_size(server, is_quick=is_quick)]
 
@@ -48,6 +58,8 @@ MEASUREMENTS: dict[str, Measure] = {
     "latency": _latency,
     "fold": _fold,
     "tick": _tick,
+    "actors": _actors,
+    "attempts": _attempts,
     "journal-size": _journal_size,
 }
 
