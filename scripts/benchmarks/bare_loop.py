@@ -2,8 +2,8 @@
 
 No definition, no state, no actor, no worker: only what durability itself costs. A run of n steps is n + 1 journal rows,
 each with a commit id, a chain hash and the columns of the feed; the head is written with the first row and updated with
-the last. One process gathers the rows of many runs into one statement (`unnest`), each row with its own version check. The
-statement has the shape that its batch needs: a batch of journal rows alone does not pay for the heads.
+the last. One process gathers the rows of many runs into one statement (`unnest`), each row with its own version check.
+The statement has the shape that its batch needs: a batch of journal rows alone does not pay for the heads.
 """
 
 import asyncio

@@ -8,7 +8,6 @@ in the hands of its handler.
 import argparse
 import asyncio
 import functools
-import os
 import shutil
 import signal
 import sys
@@ -27,6 +26,7 @@ from ductor.journal.postgres import PostgresStore, migrate
 from ductor.journal.replay import verify_chain
 from scripts.demonstration.account import StepAccount, account, calls_after
 from scripts.demonstration.ledger import Ledger
+from scripts.demonstration.leftovers import still_running
 from scripts.demonstration.progress import Progress
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
@@ -176,22 +176,11 @@ async def demonstrate(console: Console, folder: Path, work: Path, pace_s: float)
         demonstration = Demonstration(console, folder, work, server.dsn(), pace_s)
         status = await demonstration.perform()
     shutil.rmtree(work / "postgres")
-    left = sorted(pid for pid in (server_pid, *demonstration.host_pids) if _lives(pid))
+    left = await still_running((server_pid, *demonstration.host_pids))
     console.print(f"Still running: {left}" if left else "Nothing is left running.")
     console.print(f"The report lies in {demonstration.report}", soft_wrap=True)
     console.print(f"The ledger lies in {demonstration.ledger.path}", soft_wrap=True)
     return BROKEN if left else status
-
-
-def _lives(pid: int) -> bool:
-    """Whether a process of this number is there."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def main(arguments: list[str]) -> int:
