@@ -1,6 +1,5 @@
 """Whether processes that should be gone are."""
 
-import asyncio
 import os
 import time
 from collections.abc import Iterable
@@ -10,12 +9,12 @@ GONE_WITHIN_S = 5.0
 LOOK_AGAIN_S = 0.05
 
 
-async def still_running(pids: Iterable[int]) -> list[int]:
+def still_running(pids: Iterable[int]) -> list[int]:
     """Which of the processes run on, after a moment in which the system may clear up behind them."""
     deadline = time.monotonic() + GONE_WITHIN_S
     left = list(pids)
     while (left := [pid for pid in left if _runs(pid)]) and time.monotonic() < deadline:
-        await asyncio.sleep(LOOK_AGAIN_S)
+        time.sleep(LOOK_AGAIN_S)
     return left
 
 
