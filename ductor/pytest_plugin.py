@@ -1,7 +1,7 @@
 """Pytest plugin: collects `*.scenario.yaml`, each scenario a test; and a fixture that kills hosts at their commits.
 
-`--ductor-store postgres` plays them on an embedded PostgreSQL instead of memory. `--ductor-crash` plays each many times more
-and kills its host before and after each of its commits.
+`--ductor-store postgres` plays them on an embedded PostgreSQL instead of memory. `--ductor-crash` plays each many
+times more and kills its host before and after each of its commits.
 """
 
 from collections.abc import Callable, Iterator

@@ -13,8 +13,8 @@ def migrate(*, database: DatabaseOptions = DatabaseOptions(), output: OutputOpti
 
     async def work() -> int:
         with progress("migrating"):
-            if database.database is not None:
-                applied = await migrate_database(database.database)
+            if database.address is not None:
+                applied = await migrate_database(database.address)
             else:
                 async with EmbeddedPostgres(EMBEDDED_DIRECTORY) as server:
                     applied = await migrate_database(server.dsn())

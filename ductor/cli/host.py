@@ -56,7 +56,7 @@ def host(
         engine = Host(
             tasks=handlers,
             definitions=definitions if definitions is not None else (),
-            database=database.database,
+            database=database.address,
             tenant=database.tenant,
             options=HostOptions(drain_ms=drain_ms),
         )

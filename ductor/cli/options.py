@@ -25,6 +25,11 @@ class DatabaseOptions:
         "default"
     )
 
+    @property
+    def address(self) -> str | None:
+        """The address; an empty one, as of a variable set to nothing, is none."""
+        return self.database or None
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)

@@ -24,12 +24,12 @@ async def connected(options: DatabaseOptions) -> "AsyncIterator[Client]":
     """A client of the database that the options name."""
     from ductor.client import Client
 
-    client = Client(options.database, tenant=options.tenant)
-    doing = "starting the embedded PostgreSQL in ./.ductor" if options.database is None else "connecting"
+    client = Client(options.address, tenant=options.tenant)
+    doing = "starting the embedded PostgreSQL in ./.ductor" if options.address is None else "connecting"
     with progress(doing):
         await client.open()
     try:
         yield client
     finally:
-        with progress("stopping the embedded PostgreSQL" if options.database is None else "disconnecting"):
+        with progress("stopping the embedded PostgreSQL" if options.address is None else "disconnecting"):
             await client.close()

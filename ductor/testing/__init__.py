@@ -2,13 +2,14 @@
 
 from ductor.testing.calls import Call, CallLog
 from ductor.testing.clock import RepeatableIds, VirtualClock
-from ductor.testing.engine import Engine
+from ductor.testing.engine import Engine, NotInVirtualTimeError
 from ductor.testing.loop import NothingLeftError, VirtualTimeLoop, outside, run_in_virtual_time, virtual_time
 
 __all__ = [
     "Call",
     "CallLog",
     "Engine",
+    "NotInVirtualTimeError",
     "NothingLeftError",
     "RepeatableIds",
     "VirtualClock",

@@ -128,25 +128,24 @@ class Playing:
     async def _settle(self, host: EngineHost, run_id: str) -> None:
         started_at_us = (await host.view(run_id)).started_at_us
         end = host.engine.waiter(run_id)
-        sending = [
-            asyncio.create_task(self._send(host, run_id, number, sent, started_at_us))
-            for number, sent in self._unsent.items()
-        ]
+        sending = asyncio.create_task(self._send_all(host, run_id, started_at_us))
         limit_us = started_at_us + self.scenario.limit_ms * 1_000
         try:
             while await host.ended(run_id) is None and self.clock.now_us() < limit_us:
                 await asyncio.wait([end], timeout=min(QUIET_CHECK_S, (limit_us - self.clock.now_us()) / 1e6))
                 if not end.done() and not self._unsent and await _is_quiet(host):
                     break
-            if sending:
-                await asyncio.wait(sending)
+            await sending
         finally:
             host.engine.forget_waiter(run_id, end)
-        for task in sending:
-            task.result()
 
-    async def _send(self, host: EngineHost, run_id: str, number: int, sent: Send, started_at_us: int) -> None:
-        await asyncio.sleep(max(0.0, (started_at_us + sent.at_ms * 1_000 - self.clock.now_us()) / 1e6))
+    async def _send_all(self, host: EngineHost, run_id: str, started_at_us: int) -> None:
+        """Send what is left to send, by time; what has one time in the order of the file."""
+        for number, sent in sorted(self._unsent.items(), key=lambda item: (item[1].at_ms, item[0])):
+            await asyncio.sleep(max(0.0, (started_at_us + sent.at_ms * 1_000 - self.clock.now_us()) / 1e6))
+            await self._send(host, run_id, number, sent)
+
+    async def _send(self, host: EngineHost, run_id: str, number: int, sent: Send) -> None:
         request_id = sent.request_id or f"send-{number + 1}"
         try:
             receipt = await host.request(run_id, sent.control, request_id=request_id, by=sent.by)
@@ -165,7 +164,10 @@ async def _is_quiet(host: EngineHost) -> bool:
     health = await host.health()
     load = health.workers
     is_idle = load is None or not (load.running or load.waiting or load.unconfirmed)
-    return is_idle and not health.set_aside and await host.store.next_due_us() is None
+    due_at_us = await host.store.next_due_us()
+    # a timer long overdue is one that nobody will serve
+    is_due = due_at_us is not None and due_at_us > host.clock.now_us() - QUIET_CHECK_S * 1_000_000
+    return is_idle and not is_due and not health.set_aside
 
 
 def _unanswered(name: str, log: CallLog) -> Task[..., Any]:

@@ -1,0 +1,214 @@
+"""The real command, in processes of its own, on a real PostgreSQL: the embedded one of the folder it is called in."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import Queue
+
+import pytest
+
+from tests.ductor.flows import ORDER
+
+COMMAND = [sys.executable, "-c", "from ductor.cli.main import main; main()"]
+HANDLERS = """
+import pathlib
+import asyncio
+
+import ductor
+
+
+@ductor.task("inventory.reserve")
+async def reserve(sku: str) -> dict[str, str]:
+    return {"reservation_id": f"r-{sku}"}
+
+
+@ductor.task("payments.charge")
+async def charge(order_id: str, context: ductor.TaskContext) -> dict[str, str]:
+    with pathlib.Path("charges").open("a") as charges:
+        charges.write(context.idempotency_key + "\\n")
+    if order_id == "o-slow":
+        await asyncio.Event().wait()
+    if order_id == "o-declined":
+        raise ductor.NonRetryable("no money", type="Declined")
+    return {"charge_id": f"c-{order_id}"}
+"""
+
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+
+class HostProcess:
+    """`ductor host` in the background; `line()` waits for its next line of output."""
+
+    def __init__(self, folder: Path, *arguments: str, environment: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, "host", "--health", "1s", "-o", "jsonl", *arguments],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._lines: Queue[str] = Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def health(self) -> dict[str, object]:
+        return json.loads(self._lines.get(timeout=60))
+
+    def stop(self, number: signal.Signals) -> tuple[int, str]:
+        self.process.send_signal(number)
+        assert self.process.stderr is not None
+        said = self.process.stderr.read()
+        code = self.process.wait(60)
+        self._reader.join(60)
+        self.process.stderr.close()
+        return code, said
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                self._lines.put(line)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "order.yaml").write_text(ORDER)
+    (tmp_path / "shop_handlers.py").write_text(HANDLERS)
+    return tmp_path
+
+
+@pytest.fixture
+def environment(postgres_server) -> Iterator[dict[str, str]]:
+    name = f"cli_{os.getpid()}_{next(_numbers)}"
+    asyncio.run(postgres_server.create_database(name))
+    yield {**os.environ, "DUCTOR_DATABASE": postgres_server.dsn(name), "PYTHONUNBUFFERED": "1"}
+    asyncio.run(postgres_server.drop_database(name))
+
+
+_numbers = iter(range(1_000))
+
+
+@pytest.fixture
+def call(folder: Path, environment: dict[str, str]) -> Call:
+    def command(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*COMMAND, *arguments], cwd=folder, env={**environment, **more}, capture_output=True, text=True, timeout=60
+        )
+
+    return command
+
+
+@pytest.fixture
+def host(folder: Path, environment: dict[str, str]) -> Iterator[Callable[..., HostProcess]]:
+    started: list[HostProcess] = []
+
+    def start(*arguments: str) -> HostProcess:
+        started.append(HostProcess(folder, *arguments, environment=environment))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.stop(signal.SIGKILL)
+
+
+def test_from_migration_to_result(call: Call, host: Callable[..., HostProcess]):
+    refused = call("runs")
+    assert refused.returncode == 2
+    assert "ductor db migrate" in refused.stderr
+    migrated = call("db", "migrate", "-o", "json")
+    assert migrated.returncode == 0
+    assert json.loads(migrated.stdout)[0]["number"] == 1
+    assert "up to date" in call("db", "migrate").stderr
+
+    published = call("publish", "order.yaml", "-o", "json")
+    assert [one["name"] for one in json.loads(published.stdout)] == ["order"]
+    started = call("start", "order", "--input", '{"order_id": "o-1"}', "--key", "k-1")
+    run_id = started.stdout.strip()
+    assert started.returncode == 0
+    assert "no host is alive" in started.stderr
+    again = json.loads(call("start", "order", "--input", '{"order_id": "o-1"}', "--key", "k-1", "-o", "json").stdout)
+    assert again == {"run_id": run_id, "is_new": False}
+    assert call("start", "order", "--input", "{}").returncode == 2
+    assert call("start", "ordr").returncode == 3
+
+    # a host without one of the handlers: the run gets as far as it can, and `show` says for what it waits
+    poor = host("--tasks", "shop_handlers:reserve")
+    while poor.health()["waiting_for_handler"] != {"payments.charge": 1}:
+        pass
+    shown = call("show", run_id)
+    assert "no live host has handler `payments.charge`" in shown.stdout
+    assert json.loads(call("show", run_id, "-o", "json").stdout)["waits_for"].keys() == {"charge"}
+    timed_out = call("watch", run_id, "--timeout", "300ms")
+    assert timed_out.returncode == 4
+    code, said = poor.stop(signal.SIGTERM)
+    assert (code, "stopped" in said) == (0, True)
+    assert "no host is alive" in call("show", run_id).stdout
+
+    host("--tasks", "shop_handlers", "--definitions", ".").health()
+    watched = call("watch", run_id, "--from-start", "--timeout", "30s", "-o", "jsonl")
+    assert watched.returncode == 0
+    rows = [json.loads(line) for line in watched.stdout.splitlines()]
+    assert [row["version"] for row in rows] == list(range(1, len(rows) + 1))
+    assert rows[-1]["events"][-1]["type"] == "run_ended"
+    assert "run_ended" in call("history", run_id).stdout
+    assert "✔ charge" in call("graph", run_id).stdout
+    assert "<svg" in call("graph", "order", "-o", "svg").stdout
+
+    waited = call("start", "order", "--input", '{"order_id": "o-2"}', "--wait", "--timeout", "30s")
+    assert (waited.returncode, json.loads(waited.stdout)) == (0, {"charge": "c-o-2"})
+    failed = call("start", "order", "--input", '{"order_id": "o-declined"}', "--wait", "-o", "json")
+    assert failed.returncode == 1
+    assert json.loads(failed.stderr)["error"]["fields"]["type"] == "Declined"
+
+    refused = call("cancel", run_id, "-o", "json")
+    assert refused.returncode == 5
+    assert json.loads(refused.stderr)["error"]["code"] == "control_refused"
+    assert call("show", "01999999-0000-7000-8000-000000000000").returncode == 3
+    heads = [json.loads(line) for line in call("runs", "--status", "failed", "-o", "jsonl").stdout.splitlines()]
+    assert [head["error_type"] for head in heads] == ["Declined"]
+    page = json.loads(call("runs", "--before", heads[0]["run_id"], "--limit", "1", "-o", "json").stdout)
+    assert len(page) == 1
+    assert call("runs", "-o", "json", "--tenant", "other").stdout == "[]\n"
+
+
+def test_a_killed_host_is_followed_by_one_that_finishes(call: Call, folder: Path, host: Callable[..., HostProcess]):
+    call("db", "migrate")
+    first = host("--tasks", "shop_handlers", "--definitions", ".")
+    first.health()
+    run_id = call("start", "order", "--input", '{"order_id": "o-slow"}').stdout.strip()
+    while first.health()["workers"]["running"] != 1:
+        pass
+    first.stop(signal.SIGKILL)
+    second = host("--tasks", "shop_handlers")
+    while second.health()["workers"]["running"] != 1:
+        pass
+    tokens = (folder / "charges").read_text().split()
+    assert tokens == [f"{run_id}/charge/1"] * 2  # delivered again under the same key
+    assert call("cancel", run_id, "--by", "boss").stdout.startswith("cancel accepted")
+    cancelled = call("watch", run_id, "--from-start", "--timeout", "60s", "-o", "json")
+    assert cancelled.returncode == 1
+    assert json.loads(cancelled.stderr)["error"]["code"] == "run_cancelled"
+
+
+def test_without_an_address_the_folder_has_a_server_of_its_own(call: Call, folder: Path):
+    published = call("publish", ".", DUCTOR_DATABASE="")
+    assert published.returncode == 0, published.stderr
+    assert (folder / ".ductor" / "postgres" / "data").is_dir()
+    started = call("start", "order", "--input", '{"order_id": "o-1"}', DUCTOR_DATABASE="")
+    listed = json.loads(call("runs", "-o", "json", DUCTOR_DATABASE="").stdout)
+    assert [head["run_id"] for head in listed] == [started.stdout.strip()]
+    assert not (folder / ".ductor" / "postgres" / "data" / "postmaster.pid").exists()
+
+
+def test_a_database_that_is_away(call: Call):
+    away = call("runs", "--database", "postgresql://postgres@127.0.0.1:1/nothing", "-o", "json")
+    assert away.returncode == 2
+    assert json.loads(away.stderr)["error"]["code"] == "store_unavailable"
