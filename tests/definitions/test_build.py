@@ -1,4 +1,5 @@
 """Builders give the documents that YAML gives."""
+# ruff: noqa: E501  (a case is one line)
 
 from datetime import timedelta
 from typing import get_type_hints

@@ -154,9 +154,9 @@ def test_a_definition_made_by_hand_is_checked_too():
     step = TaskStep(ref="a", task="t")
     with pytest.raises(DefinitionError, match="the ref `a` is taken"):
         compile_definition(Definition(name="x", steps=(step, step)))
-    with pytest.raises(DefinitionError, match="invalid_value|Invalid enum value"):
+    with pytest.raises(DefinitionError, match="Invalid enum value"):
         compile_definition(Definition(name="x", steps=(TaskStep(ref="a", task="t", on_error="perhaps"),)))
-    with pytest.raises(DefinitionError, match="syntax|expected"):
+    with pytest.raises(DefinitionError, match="line 1 column"):
         compile_definition(Definition(name="x", steps=(ConditionalStep(ref="a", when="1 +"),)))
 
 

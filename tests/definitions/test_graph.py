@@ -1,6 +1,7 @@
 """Order, reach and cycles."""
 
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,13 +75,11 @@ def test_cycles_shown_are_bounded():
 
 def test_a_long_chain_needs_no_recursion():
     refs = [f"s{number}" for number in range(10_000)]
-    graph = Graph(
-        refs, [Edge(source=one, outcome="success", to=other) for one, other in zip(refs, refs[1:], strict=False)]
-    )
+    graph = Graph(refs, [Edge(source=one, outcome="success", to=other) for one, other in pairwise(refs)])
     assert len(graph.order()) == 10_000
     assert len(graph.ancestors(refs[-1])) == 9_999
     assert graph.ancestor_bits(graph.order())[-1].bit_count() == 9_999
-    around = Graph(refs, [*edges_of([(refs[-1], refs[0])]), *edges_of(zip(refs, refs[1:], strict=False))])
+    around = Graph(refs, [*edges_of([(refs[-1], refs[0])]), *edges_of(pairwise(refs))])
     assert [len(cycle) for cycle in around.cycles()] == [10_000]
 
 

@@ -35,15 +35,18 @@ def test_reads_what_json_writes(value, indent, ascii_only):
 @given(st.text(alphabet='{}[]",:0123456789.eE+-truefalsn \n\\u'))
 def test_refuses_what_the_standard_library_refuses(text):
     try:
-        expected = json.loads(text, parse_constant=lambda name: pytest.fail(name), object_pairs_hook=_no_duplicates)
+        expected = json.loads(text, parse_constant=_no_constants, object_pairs_hook=_no_duplicates)
     except (ValueError, RecursionError):
         with pytest.raises(DefinitionError):
             read(text)
     else:
-        try:
-            assert read(text) == expected
-        except DefinitionError as error:
-            assert {problem.code for problem in error.problems} <= {"number_out_of_range", "invalid_text"}
+        problems = []
+        value = read_json(text, DEFAULT_LIMITS, "", problems).plain()
+        assert value == expected or {problem.code for problem in problems} <= {"number_out_of_range", "invalid_text"}
+
+
+def _no_constants(name):
+    raise ValueError(name)
 
 
 def _no_duplicates(pairs):

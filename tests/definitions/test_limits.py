@@ -1,4 +1,5 @@
 """Every limit holds, and one step below it all is well. (Limits of single texts are in `test_yaml` and `test_json`.)"""
+# ruff: noqa: E501  (a case is one line)
 
 import pytest
 

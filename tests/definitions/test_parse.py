@@ -1,4 +1,5 @@
 """Sugar: what may be written shorter means the same."""
+# ruff: noqa: E501  (a case is one line)
 
 import pytest
 

@@ -13,9 +13,9 @@ from ductor.definitions.documents.report import ProblemList
 from ductor.definitions.limits import DEFAULT_LIMITS
 from ductor.definitions.parse import parse_document
 from ductor.definitions.schema import language_schema
+from tests.definitions.marked import unmark
 from tests.definitions.test_compile import documents_of, texts
 from tests.definitions.test_refusals import STRUCTURE
-from tests.definitions.marked import unmark
 
 COMMITTED = Path(ductor.definitions.__path__[0]) / "ductor.schema.json"
 
