@@ -1,9 +1,10 @@
 """What a handler may know of its attempt, and tell about it: the parameter annotated `TaskContext`."""
 
 import asyncio
+import contextlib
 import logging
 import threading
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from ductor.actors.messages import Assignment
 
 _log = logging.getLogger("ductor.task")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_making_event = threading.Lock()
 
 
 class TaskContext:
@@ -18,7 +20,7 @@ class TaskContext:
 
     Attributes:
         deadline_us: when the attempt has to be over, microseconds since the epoch; None without a limit.
-        last_heartbeat_s: time of the last sign of life, by the loop's clock.
+        last_heartbeat_s: time of the last sign of life, by the loop's clock. Read by the worker.
         heartbeat_details: what the handler said with it.
         is_cancelled: somebody wants the handler to stop. A coroutine gets a CancelledError besides; an ordinary
             function in a thread has to look here, or call `raise_if_cancelled`.
@@ -27,7 +29,9 @@ class TaskContext:
     __slots__ = (
         "_assignment",
         "_cancellation",
-        "_loop_time",
+        "_is_beat_under_way",
+        "_loop",
+        "_loop_thread_id",
         "_waiters",
         "deadline_us",
         "heartbeat_details",
@@ -35,9 +39,10 @@ class TaskContext:
         "last_heartbeat_s",
     )
 
-    def __init__(self, assignment: Assignment, loop_time: Callable[[], float], deadline_us: int | None) -> None:
-        """Args: `loop_time` is the loop's clock, in seconds, callable from any thread."""
-        self._assignment, self._loop_time = assignment, loop_time
+    def __init__(self, assignment: Assignment, loop: asyncio.AbstractEventLoop, deadline_us: int | None) -> None:
+        """Args: `loop` is the running loop."""
+        self._assignment, self._loop, self._loop_thread_id = assignment, loop, threading.get_ident()
+        self._is_beat_under_way = False
         self.deadline_us = deadline_us
         self.last_heartbeat_s = 0.0
         self.heartbeat_details: object = None
@@ -107,7 +112,17 @@ class TaskContext:
             details: JSON that says how far the work is; shown with the error if the sign was the last one.
         """
         self.heartbeat_details = details
-        self.last_heartbeat_s = self._loop_time()
+        if threading.get_ident() == self._loop_thread_id:
+            self.last_heartbeat_s = self._loop.time()
+        elif not self._is_beat_under_way:
+            # The loop's clock may stand still while the loop sleeps, so the loop itself has to read it.
+            self._is_beat_under_way = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody is left to care
+                self._loop.call_soon_threadsafe(self._beat)
+
+    def _beat(self) -> None:
+        self._is_beat_under_way = False
+        self.last_heartbeat_s = self._loop.time()
 
     def raise_if_cancelled(self) -> None:
         """Raise asyncio.CancelledError if the handler should stop: the way to stop from the depth of a thread."""
@@ -127,9 +142,10 @@ class TaskContext:
 
     def wait_cancelled(self, timeout_s: float | None = None) -> bool:
         """Block the thread until the handler should stop, or for `timeout_s`; whether it should. Not for coroutines."""
-        event = self._cancellation
-        if event is None:
-            event = self._cancellation = threading.Event()
+        with _making_event:
+            event = self._cancellation
+            if event is None:
+                event = self._cancellation = threading.Event()
         if self.is_cancelled:  # set after the event became visible to `request_cancellation`, or before it was made
             return True
         return event.wait(timeout_s)

@@ -128,9 +128,15 @@ class TaskRegistry:
         """All names, sorted."""
         return tuple(sorted(self._tasks))
 
-    def on_register(self, listener: Callable[[Task[..., Any]], None]) -> None:
-        """Have `listener` called with every task that is added from now on."""
+    def on_register(self, listener: Callable[[Task[..., Any]], None]) -> Callable[[], None]:
+        """Have `listener` called with every task that is added, until what is returned is called."""
         self._listeners.append(listener)
+
+        def stop() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return stop
 
     def __contains__(self, name: str) -> bool:
         return name in self._tasks

@@ -102,7 +102,7 @@ class WorkerPool:
         self._running_count = 0
         self._stragglers: set[Attempt] = set()
         self._quiet: asyncio.Future[None] | None = None  # set while draining
-        registry.on_register(self._serve_missing)
+        self._stop_listening = registry.on_register(self._serve_missing)
 
     # --- what the owner of runs calls ---------------------------------------------------------------------------------
 
@@ -216,6 +216,7 @@ class WorkerPool:
 
     async def close(self) -> None:
         """Drain without waiting, and end the workers. Results that are not confirmed can still be read."""
+        self._stop_listening()
         await self.drain(0)
         await self._coroutine_crew.close(self._grace_ms)
         await self._thread_crew.close(self._grace_ms)
@@ -234,7 +235,7 @@ class WorkerPool:
         attempt.started_at_us = self._clock.now_us()
         self._running_count += 1
         if task.binding.wants_context:
-            attempt.context = TaskContext(assignment, self._loop.time, _deadline_us(attempt))
+            attempt.context = TaskContext(assignment, self._loop, _deadline_us(attempt))
         if limits is not None:
             _begin_limits(attempt, limits, self._loop.time())
             self._arm(attempt)

@@ -511,3 +511,35 @@ async def test_pykkas_own_way_in_works_and_its_registry_stays_empty():
     assert pykka.ActorRegistry.get_all() == []
     assert await pykka.ActorRef.ask(ref, pykka.messages._ActorStop(), block=False)
     assert not pykka.ActorRef.is_alive(ref)
+
+
+@virtual_time
+async def test_without_a_supervisor_the_log_tells_what_was_lost(caplog: pytest.LogCaptureFixture):
+    failing, stopping = Recorder.start(), Recorder.start()
+    for actor in (failing, stopping):
+        actor._actor_weakref().supervisor = LoopActor.supervisor
+    failing.tell(boom)
+    failing.tell("left")
+    stopping.stop()
+    stopping.tell("left too")
+    await settled()
+    texts = [record.getMessage() for record in caplog.records]
+    assert any("failed with 1 messages not handled" in text for text in texts)
+    assert any("stopped with 1 messages not handled: ['left too']" in text for text in texts)
+    LoopActor.supervisor.message_undelivered(Recorder(), "late")
+    assert "did not handle 'late'" in caplog.text
+
+
+@virtual_time
+async def test_an_actor_that_stops_and_raises_is_reported_once(caplog: pytest.LogCaptureFixture):
+    witness = Witness()
+    _, ref = started(witness)
+
+    def leave_and_raise(actor: Recorder) -> None:
+        assert actor.stop_if_idle()
+        raise ValueError
+
+    ref.tell(leave_and_raise)
+    await settled()
+    assert (witness.stopped, witness.failed) == ([[]], [])
+    assert "raised after it had stopped" in caplog.text

@@ -135,7 +135,14 @@ async def test_a_function_that_ignores_its_timeout_keeps_its_thread_and_nothing_
     await desk.pool.close()
 
 
-async def test_heartbeats_come_from_threads():
+@pytest.mark.parametrize("loop_module", ["asyncio", "uvloop"])
+def test_heartbeats_come_from_threads_even_while_the_loop_sleeps(loop_module: str):
+    module = pytest.importorskip(loop_module)
+    with asyncio.Runner(loop_factory=module.new_event_loop) as runner:
+        runner.run(heartbeats_from_a_thread())
+
+
+async def heartbeats_from_a_thread() -> None:
     go_on = threading.Semaphore(0)
 
     def beats(context: TaskContext) -> str:
@@ -145,10 +152,9 @@ async def test_heartbeats_come_from_threads():
         return "done"
 
     desk = Desk(beats)
-    desk.pool.offer(assignment("beats", heartbeat_ms=1_000))
-    loop = asyncio.get_running_loop()
-    for number in range(3):
-        loop.call_later(0.4 * (number + 1), go_on.release)  # together longer than the limit
+    desk.pool.offer(assignment("beats", heartbeat_ms=900))
+    for number in range(3):  # together longer than the limit, and without waking the loop
+        threading.Timer(0.4 * (number + 1), go_on.release).start()
     (finished,) = await desk.results(1)
     assert finished.output == "done"
     await desk.pool.close()
