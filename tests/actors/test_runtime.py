@@ -515,9 +515,8 @@ async def test_pykkas_own_way_in_works_and_its_registry_stays_empty():
 
 @virtual_time
 async def test_without_a_supervisor_the_log_tells_what_was_lost(caplog: pytest.LogCaptureFixture):
-    failing, stopping = Recorder.start(), Recorder.start()
-    for actor in (failing, stopping):
-        actor._actor_weakref().supervisor = LoopActor.supervisor
+    (failing_actor, failing), (stopping_actor, stopping) = started(), started()
+    failing_actor.supervisor = stopping_actor.supervisor = LoopActor.supervisor
     failing.tell(boom)
     failing.tell("left")
     stopping.stop()
