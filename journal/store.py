@@ -287,7 +287,10 @@ class Store(Protocol):
         ...
 
     def commit(self, commit: Commit, answer: Callable[[CommitAnswer], None]) -> None:
-        """Queue a commit; `answer` is called once, on the loop. Raises OverloadedError for a start beyond the bound."""
+        """Queue a commit; `answer` is called once, on the loop, never within this call.
+
+        Raises OverloadedError for a start beyond the bound, StoreUnavailableError when the store is not open.
+        """
         ...
 
     async def load(self, run_id: str) -> LoadedRun | None:
@@ -320,7 +323,7 @@ class Store(Protocol):
 
     async def request_control(self, control: Control, *, tenant: str | None = None) -> ControlReceipt | None:
         """Store a request durably, idempotent by (run_id, request_id). None when the run does not exist (or is another
-        tenant's). A closed run refuses, and the refusal says so."""
+        tenant's). A closed run refuses everything but a redrive, and the refusal says so. Raises ValueRefusedError."""
         ...
 
     async def control(self, run_id: str, request_id: str) -> Control | None:
@@ -362,7 +365,8 @@ class Store(Protocol):
         ...
 
     async def runs_to_wake(self, now_us: int, limit: int) -> Sequence[str]:
-        """Ids of runs that something waits for: overdue timers, unapplied controls and attempts, `pending` runs."""
+        """Ids of runs that something waits for: overdue timers, unapplied controls and attempts, `pending` runs. Each
+        cause gets its turn, so that none keeps the others out of `limit`."""
         ...
 
     async def next_due_us(self) -> int | None:
