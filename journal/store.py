@@ -339,7 +339,7 @@ class Store(Protocol):
         ...
 
     async def publish(self, definition: PublishedDefinition) -> bool:
-        """Store a definition, idempotent by (tenant, name, hash); a repeated one becomes the newest again. True if new."""
+        """Store a definition, idempotent by (tenant, name, hash); a repeated one becomes the newest. True if new."""
         ...
 
     async def unpublish(self, tenant: str, name: str) -> int:
