@@ -111,6 +111,7 @@ class Database:
                 failure = classify(error)
                 if failure == "content":
                     raise ValueRefusedError(query, refused_field(error, statement.parameters), str(error)) from error
-                if attempt >= ATTEMPTS:
+                # a server that did not answer in time gets no second chance to keep the caller waiting
+                if attempt >= ATTEMPTS or isinstance(error, TimeoutError):
                     raise unavailable(error) from error
             attempt += 1

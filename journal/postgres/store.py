@@ -3,8 +3,11 @@
 Commits go through the group-commit writer, loads through the group reader, everything else through a small pool.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Self
+
+import asyncpg
 
 from ductor.journal.postgres.catalog import Catalog
 from ductor.journal.postgres.database import Database
@@ -16,6 +19,8 @@ from ductor.journal.postgres.runs import Runs
 from ductor.journal.postgres.settings import ConnectionSettings, WriterLimits
 from ductor.journal.postgres.writer import Writer
 from ductor.journal.store import Commit, CommitAnswer, StoreHealth
+
+_logger = logging.getLogger(__name__)
 
 
 class PostgresStore(Runs, Inputs, Catalog, Feed):
@@ -48,6 +53,7 @@ class PostgresStore(Runs, Inputs, Catalog, Feed):
             async with self._database.transaction() as connection:
                 await check_schema(connection)
                 await start_era_if_restored(connection)
+                await _warn_unless_durable(connection)
         except BaseException:
             await self._database.close()
             raise
@@ -76,3 +82,10 @@ class PostgresStore(Runs, Inputs, Catalog, Feed):
             queue_limit=self._limits.queue_commits,
             reason=reason if writer.is_open or reason else "the store is closed",
         )
+
+
+async def _warn_unless_durable(connection: asyncpg.Connection) -> None:
+    """Say so when the server acknowledges what it has not yet written to disk: that is its operator's choice."""
+    for name in ("fsync", "synchronous_commit"):
+        if await connection.fetchval(f"SELECT current_setting('{name}')") == "off":
+            _logger.warning("%s is off on this server: commits that it acknowledges can be lost in a crash", name)

@@ -116,7 +116,7 @@ async def test_a_reader_beside_many_writers_sees_every_row_once(store: PostgresS
 async def test_lag_counts_rows_and_their_age(store: PostgresStore, writer: asyncpg.Connection) -> None:
     assert await store.feed_lag(FeedPosition()) == type(await store.feed_lag(FeedPosition()))(rows=0, oldest_age_ms=0)
     await writer.execute(INSERT, str(uuid.uuid4()))
-    await writer.execute("UPDATE ductor.eec_workflow_transition SET at_us = at_us - 60_000_000")
+    await writer.execute("UPDATE ductor.eec_workflow_transition SET at_us = at_us - 60000000")
     await writer.execute(INSERT, str(uuid.uuid4()))
     lag = await store.feed_lag(FeedPosition())
     assert lag.rows == 2
@@ -144,13 +144,13 @@ async def test_lag_names_the_transaction_that_holds_the_feed_up(
 
 
 async def test_lag_names_a_transaction_of_another_database(store: PostgresStore, database: Database) -> None:
-    stranger = await asyncpg.connect(database.server.dsn("ductor"))
+    stranger = await asyncpg.connect(database.server.dsn("postgres"))
     try:
         async with stranger.transaction():
             await stranger.execute("SELECT pg_current_xact_id()")
             await started_runs(store, 1)
             assert await whole(store) == []
-            assert "database ductor," in (await store.feed_lag(FeedPosition())).blocked_by
+            assert "database postgres," in (await store.feed_lag(FeedPosition())).blocked_by
     finally:
         await stranger.close()
     assert len(await whole(store)) == 1

@@ -1,6 +1,7 @@
 """The schema: migrations give exactly `schema.sql`, are applied once, and never silently changed."""
 
 import asyncio
+import os
 import re
 import subprocess
 from collections.abc import AsyncIterator
@@ -10,21 +11,21 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from ductor.journal.embedded import EmbeddedPostgres
 from ductor.journal.embedded.identity import find_binaries
 from ductor.journal.errors import SchemaVersionError, StoreUnavailableError
 from ductor.journal.postgres import PostgresStore, migrate
 from ductor.journal.postgres.errors import ChangedMigrationError, UnsupportedServerError
 from ductor.journal.postgres.migrations import known_migrations, refuse_old_server
-from tests.postgres_fixtures import Database
+from tests.postgres_fixtures import Database, Server
 
 
 @pytest.fixture
-async def empty(postgres_server: EmbeddedPostgres) -> AsyncIterator[Database]:
+async def empty(postgres_server: Server) -> AsyncIterator[Database]:
     """A database without the schema."""
-    await postgres_server.create_database("empty")
-    yield Database(postgres_server, "empty")
-    await postgres_server.drop_database("empty")
+    name = f"empty_{os.getpid()}"
+    await postgres_server.create_database(name)
+    yield Database(postgres_server, name)
+    await postgres_server.drop_database(name)
 
 
 async def run(database: Database, text: str) -> None:
