@@ -21,6 +21,7 @@ from ductor.journal.codec import (
     MAX_KEY_BYTES,
     MAX_VALUE_BYTES,
     MAX_VALUE_DEPTH,
+    admitted_value,
     checked_key,
     checked_text,
     checked_value,
@@ -268,6 +269,23 @@ def test_a_larger_value_stands_beside_it():
     assert decode_value(stored.payload.text) == value
     assert stored_value(copy.deepcopy(value), "again") == stored
     assert stored_value("u" * MAX_INLINE_BYTES, "other").ref != stored.ref
+
+
+@given(json_values)
+def test_admitting_is_checking_and_splitting_in_one_pass(value: JsonValue):
+    assert repr(admitted_value(value, "output")) == repr(stored_value(checked_value(value, "output"), "output"))
+
+
+def test_admitting_refuses_and_splits_by_the_same_bounds():
+    with pytest.raises(ValueRefusedError):
+        admitted_value([float("nan")], "output")
+    with pytest.raises(ValueRefusedError):
+        admitted_value("x" * (MAX_VALUE_BYTES - 1), "output")
+    inner = ["x" * MAX_INLINE_BYTES]
+    admitted = admitted_value({"large": inner}, "output")
+    inner.append("changed afterwards")
+    assert admitted.value == {"large": ["x" * MAX_INLINE_BYTES]}
+    assert (admitted.inline, admitted.ref) == (None, stored_value(admitted.value, "output").ref)
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
