@@ -1,6 +1,7 @@
 """Texts in which the place of an expected problem is marked."""
 
 from ductor.definitions.compile import Compiled, compile_text
+from ductor.definitions.documents.nodes import Node
 from ductor.definitions.errors import DefinitionError, Problem
 
 MARK = "»"
@@ -31,6 +32,13 @@ def compile_one(text: str) -> Compiled:
     return compiled
 
 
-def workflow_of(steps: str, head: str = "") -> str:
-    """A definition with the given steps."""
-    return f"ductor: 1\nname: subject\n{head}{steps}"
+def below(node: Node, *keys: str | int) -> Node:
+    """The node that keys and indexes lead to."""
+    for key in keys:
+        if isinstance(key, str):
+            assert isinstance(node.value, dict)
+            node = node.value[key]
+        else:
+            assert isinstance(node.value, list)
+            node = node.value[key]
+    return node

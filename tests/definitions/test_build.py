@@ -137,7 +137,7 @@ def test_what_is_no_json_is_refused(value):
 
 
 def test_a_value_within_itself_is_refused():
-    value = []
+    value: list[object] = []
     value.append(value)
     with pytest.raises(DefinitionError, match="limit `depth`"):
         parse_document(workflow("a", task("a", "t", input=value)), ProblemList(DEFAULT_LIMITS))

@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from typing import Literal, cast
 
 import msgspec
 import pytest
@@ -155,7 +156,9 @@ def test_a_definition_made_by_hand_is_checked_too():
     with pytest.raises(DefinitionError, match="the ref `a` is taken"):
         compile_definition(Definition(name="x", steps=(step, step)))
     with pytest.raises(DefinitionError, match="Invalid enum value"):
-        compile_definition(Definition(name="x", steps=(TaskStep(ref="a", task="t", on_error="perhaps"),)))
+        compile_definition(
+            Definition(name="x", steps=(TaskStep(ref="a", task="t", on_error=cast("Literal['fail']", "perhaps")),))
+        )
     with pytest.raises(DefinitionError, match="line 1 column"):
         compile_definition(Definition(name="x", steps=(ConditionalStep(ref="a", when="1 +"),)))
 
@@ -185,6 +188,7 @@ steps:
 
     def at(key):
         place = places.get(key)
+        assert place is not None
         return (place.path, place.line, place.column)
 
     assert at("output.x") == ("output.x", 3, lines[2].index('"$') + 1)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ductor.definitions.documents.json_reader import read_json
-from ductor.definitions.errors import DefinitionError
+from ductor.definitions.errors import DefinitionError, Problem
 from ductor.definitions.limits import DEFAULT_LIMITS, Limits
-from tests.definitions.marked import unmark
+from tests.definitions.marked import below, unmark
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(-1e15, 1e15) | st.text(),
@@ -19,7 +19,7 @@ VALUES = st.recursive(
 
 
 def read(text, limits=DEFAULT_LIMITS):
-    problems = []
+    problems: list[Problem] = []
     value = read_json(text, limits, "x.json", problems).plain()
     if problems:
         raise DefinitionError(problems)
@@ -40,7 +40,7 @@ def test_refuses_what_the_standard_library_refuses(text):
         with pytest.raises(DefinitionError):
             read(text)
     else:
-        problems = []
+        problems: list[Problem] = []
         value = read_json(text, DEFAULT_LIMITS, "", problems).plain()
         assert value == expected or {problem.code for problem in problems} <= {"number_out_of_range", "invalid_text"}
 
@@ -87,8 +87,8 @@ def test_what_is_refused_and_where(code, marked):
 def test_positions_count_lines_and_characters():
     root = read_json('{\n  "é": [\n    1,  2]}', DEFAULT_LIMITS, "", [])
     assert root.keys == {"é": (2, 3)}
-    assert root.value["é"].position == (2, 8)
-    assert root.value["é"].value[1].position == (3, 9)
+    assert below(root, "é").position == (2, 8)
+    assert below(root, "é", 1).position == (3, 9)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000])

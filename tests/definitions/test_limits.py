@@ -46,7 +46,7 @@ def test_limits_of_texts(limit, fits, text):
 
 def test_limits_hold_for_definitions_made_by_hand():
     steps = tuple(TaskStep(ref=f"s{number}", task="t") for number in range(3))
-    assert compile_definition(Definition(name="a", steps=steps), limits=Limits(steps=3))
+    assert len(compile_definition(Definition(name="a", steps=steps), limits=Limits(steps=3)).steps) == 3
     with pytest.raises(DefinitionError, match="limit `steps`"):
         compile_definition(Definition(name="a", steps=steps), limits=Limits(steps=2))
 

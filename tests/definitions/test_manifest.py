@@ -17,6 +17,7 @@ from ductor.definitions.manifest import (
 )
 from ductor.definitions.policies import Retry
 from ductor.definitions.steps import TaskStep
+from ductor.definitions.values import JsonValue
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_what_has_no_canonical_json(value):
 
 
 def test_values_nested_too_deeply_are_refused():
-    value = []
+    value: JsonValue = []
     for _ in range(20_000):
         value = [value]
     with pytest.raises(CanonicalizationError, match="nested"):

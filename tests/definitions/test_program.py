@@ -81,6 +81,7 @@ def test_fields_are_compiled_once(program):
     node = program.nodes["reserve"]
     assert node.run_if is node.expressions["run_if"]
     assert node.input is node.templates["input"]
+    assert node.input is not None
     assert node.input.render({"trigger": {"sku": "A1"}}) == {"sku": "A1"}
     assert set(node.effects) == {"stock.left", "fixed"}
     assert node.effects["stock.left"].render({"output": {"left": 3}}) == 3
@@ -91,6 +92,7 @@ def test_fields_are_compiled_once(program):
 
 def test_what_the_definition_says_of_the_run(program):
     assert program.output is None
+    assert program.search_attributes is not None
     assert program.search_attributes.render({"trigger": {"customer": "c"}}) == {"customer": "c"}
     assert program.trigger.validate({}) == {"qty": 1}
     with pytest.raises(TriggerError):
@@ -99,26 +101,33 @@ def test_what_the_definition_says_of_the_run(program):
 
 def test_a_null_output_is_an_output():
     program = load_program(compile_one("name: a\noutput: null\nsteps: [{ref: a, type: task, task: t}]").manifest)
+    assert program.output is not None
     assert program.output.render({}) is None
 
 
 def test_errors_name_the_place_in_the_document(program):
+    template = program.nodes["reserve"].input
+    assert template is not None
     with pytest.raises(ExpressionError) as caught:
-        program.nodes["reserve"].input.render({"trigger": {}})
+        template.render({"trigger": {}})
     assert (caught.value.place.line, caught.value.place.path) == (8, "steps[0].input.sku")
 
 
 def test_errors_name_the_field_where_there_is_no_document(compiled):
     program = load_program(decode_manifest(compiled.canonical))
+    template = program.nodes["reserve"].input
+    assert template is not None
     with pytest.raises(ExpressionError) as caught:
-        program.nodes["reserve"].input.render({"trigger": {}})
+        template.render({"trigger": {}})
     assert caught.value.place == Place(path="steps.reserve.input.sku")
 
 
 def test_a_dictionary_of_places_will_do(compiled):
     place = Place(path="here", file="x.yaml", line=3, column=4)
     program = load_program(compiled.manifest, places={"steps.reserve.run_if": place})
-    assert program.nodes["reserve"].run_if.place == place
+    guard = program.nodes["reserve"].run_if
+    assert guard is not None
+    assert guard.place == place
 
 
 def test_a_manifest_whose_expression_no_longer_compiles_is_refused(compiled):

@@ -6,13 +6,14 @@ from ductor.definitions.json_schema import PROBLEMS_MAX, Schema, schema_problems
 from ductor.definitions.model import Definition
 from ductor.definitions.steps import TaskStep
 from ductor.definitions.triggers import DEFAULTS_MAX, TriggerError, TriggerSchema, validate_trigger
+from ductor.definitions.values import JsonObject
 
 
 def definition(schema):
     return Definition(name="order", input=schema, steps=(TaskStep(ref="a", task="t"),))
 
 
-SCHEMA = {
+SCHEMA: JsonObject = {
     "type": "object",
     "required": ["order_id"],
     "properties": {
@@ -35,7 +36,7 @@ SCHEMA = {
 
 
 def test_defaults_are_applied_at_every_level():
-    trigger = {"order_id": "o-1", "lines": [{"sku": "A"}, {"unit": "kg"}]}
+    trigger: JsonObject = {"order_id": "o-1", "lines": [{"sku": "A"}, {"unit": "kg"}]}
     assert validate_trigger(definition(SCHEMA), trigger) == {
         "order_id": "o-1",
         "qty": 1,
@@ -49,8 +50,12 @@ def test_defaults_are_applied_at_every_level():
 
 def test_defaults_are_copies():
     schema = TriggerSchema(definition(SCHEMA))
-    schema.validate({"order_id": "o"})["notes"].append("mine")
-    assert schema.validate({"order_id": "o"})["notes"] == []
+    first, second = schema.validate({"order_id": "o"}), schema.validate({"order_id": "o"})
+    assert isinstance(first, dict)
+    assert isinstance(second, dict)
+    assert isinstance(first["notes"], list)
+    first["notes"].append("mine")
+    assert second["notes"] == []
 
 
 def test_every_problem_is_told():

@@ -6,9 +6,9 @@ import yaml
 
 from ductor.definitions.documents import yaml_reader
 from ductor.definitions.documents.yaml_reader import read_yaml
-from ductor.definitions.errors import DefinitionError
+from ductor.definitions.errors import DefinitionError, Problem
 from ductor.definitions.limits import DEFAULT_LIMITS, Limits
-from tests.definitions.marked import unmark
+from tests.definitions.marked import below, unmark
 
 
 @pytest.fixture(params=["libyaml", "pure Python"], autouse=True)
@@ -21,7 +21,7 @@ def _parser(request, monkeypatch):
 
 
 def read(text, limits=DEFAULT_LIMITS):
-    problems = []
+    problems: list[Problem] = []
     documents = [root.plain() for root in read_yaml(text, limits, "x.yaml", problems)]
     if problems:
         raise DefinitionError(problems)
@@ -132,12 +132,11 @@ def test_json_is_yaml():
 
 
 def test_positions_count_characters():
-    problems = []
+    problems: list[Problem] = []
     (root,) = read_yaml("a: {é: 1, 😀: [x,  y]}\r\nb: 2\r\n", DEFAULT_LIMITS, "", problems)
-    inner = root.value["a"]
-    assert inner.keys == {"é": (1, 5), "😀": (1, 11)}
-    assert inner.value["😀"].value[1].position == (1, 19)
-    assert root.keys["b"] == (2, 1)
+    assert below(root, "a").keys == {"é": (1, 5), "😀": (1, 11)}
+    assert below(root, "a", "😀", 1).position == (1, 19)
+    assert root.key_position("b") == (2, 1)
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
