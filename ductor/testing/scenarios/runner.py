@@ -32,7 +32,7 @@ QUIET_CHECK_S: Final = 600.0
 PATIENT_HOST: Final = HostOptions(sweep_ms=3_600_000, heartbeat_ms=3_600_000)
 """Nothing is lost in one process that sends its own wakeups, so nothing needs to be looked for often."""
 
-RESTARTED_HOST: Final = HostOptions(sweep_ms=5_000, heartbeat_ms=3_600_000)
+RESTARTED_HOST: Final = HostOptions(sweep_ms=60_000, heartbeat_ms=3_600_000)
 """Timers of runs that an earlier life left waiting are found by sweeping."""
 
 

@@ -1,0 +1,60 @@
+"""Every example does what its scenarios say: in memory, in PostgreSQL, and wherever its host is killed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ductor.testing.scenarios.model import Scenario
+from ductor.testing.scenarios.report import failure_text
+from ductor.testing.scenarios.suite import MemoryStores, PostgresStores, Stores, Suite, load_suite
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SUITES = {path.name.removesuffix(".scenario.yaml"): load_suite(path) for path in EXAMPLES.glob("*.scenario.yaml")}
+
+
+def scenarios(*, first_only: bool = False, with_requests: bool = True) -> list[object]:
+    """The scenarios of all examples, as parameters of a test."""
+    return [
+        pytest.param(suite, scenario, id=f"{name}: {scenario.name}")
+        for name, suite in sorted(SUITES.items())
+        for scenario in suite.file.scenarios[: 1 if first_only else None]
+        if with_requests or not scenario.send
+    ]
+
+
+def check(suite: Suite, scenario: Scenario, stores: Stores) -> None:
+    result = suite.play(scenario, stores)
+    assert not result.differences, failure_text(scenario, result.played, result.differences)
+
+
+@pytest.fixture(scope="module")
+def postgres_stores() -> Iterator[PostgresStores]:
+    with PostgresStores() as stores:
+        yield stores
+
+
+def test_every_example_has_scenarios_and_one_of_them_goes_wrong():
+    examples = {path.stem for path in EXAMPLES.glob("*.yaml") if not path.name.endswith(".scenario.yaml")}
+    assert set(SUITES) == examples
+    for name, suite in SUITES.items():
+        assert len(suite.file.scenarios) >= 3, name
+        handlers = {answer for answers in suite.file.handlers.values() for answer in answers}
+        goes_wrong = any(answer.raises is not None or answer.takes_ms for answer in handlers)
+        assert goes_wrong or not handlers, name
+
+
+@pytest.mark.parametrize(("suite", "scenario"), scenarios())
+def test_in_memory(suite: Suite, scenario: Scenario):
+    check(suite, scenario, MemoryStores())
+
+
+@pytest.mark.parametrize(("suite", "scenario"), scenarios(first_only=True))
+def test_in_postgres(suite: Suite, scenario: Scenario, postgres_stores: PostgresStores):
+    check(suite, scenario, postgres_stores)
+
+
+# A request sent at a moment may meet another step after a kill, because a killed attempt begins anew.
+@pytest.mark.parametrize(("suite", "scenario"), scenarios(with_requests=False))
+def test_whenever_the_host_is_killed(suite: Suite, scenario: Scenario):
+    assert suite.crash_at_every_commit(scenario, MemoryStores()) == []
