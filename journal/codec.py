@@ -22,7 +22,7 @@ import msgspec
 from ductor.definitions.values import JsonValue
 from ductor.journal.errors import UnknownEventError, UnreadableSnapshotError, ValueRefusedError
 from ductor.journal.events import AnyEvent, ErrorInfo, PayloadRef
-from ductor.journal.state import RunState, Timers
+from ductor.journal.state import RunState
 from ductor.journal.store import Payload
 
 MAX_INLINE_BYTES = 32 * 1024
@@ -93,7 +93,8 @@ def decode_events(text: bytes, *, run_id: str, version: int) -> list[AnyEvent]:
 
 def encode_state(state: RunState) -> bytes:
     """A snapshot's text. Payloads are left out: they are stored under their hashes already."""
-    bare = msgspec.structs.replace(state, payloads={}, timers=Timers(due=state.timers.due))
+    timers = msgspec.structs.replace(state.timers, heap=[], absolute_heap=[])
+    bare = msgspec.structs.replace(state, payloads={}, timers=timers)
     return _STATE_ENCODER.encode(bare)
 
 
@@ -165,7 +166,7 @@ def stored_value(value: JsonValue, what: str) -> StoredValue:
 
 
 def admitted_value(value: object, what: str) -> StoredValue:
-    """Let a value in and split it, in one pass: `checked_value` and `stored_value` together. Raises ValueRefusedError."""
+    """Let a value in and split it: `checked_value` and `stored_value` in one pass. Raises ValueRefusedError."""
     text = _checked_text(value, what)
     return _split(_VALUE_DECODER.decode(text), text)
 

@@ -32,6 +32,7 @@ WaitingType = Literal[
 EndStatus = Literal["completed", "failed", "cancelled", "terminated"]
 ControlKind = Literal["cancel", "terminate", "pause", "resume", "redrive", "continue_as_new", "migrate"]
 TimeoutKind = Literal["attempt", "start", "total", "heartbeat"]
+MessageKind = Literal["signal", "event", "vote", "case", "reply"]
 
 
 class PayloadRef(msgspec.Struct, frozen=True):
@@ -57,6 +58,36 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     details: JsonValue = None
     retryable: bool = True
     retry_after_ms: int | None = None
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that was sent to a run and waits, in order, until the run takes it up.
+
+    Attributes:
+        id: unique over the run; a second message of one id is refused with the first one's receipt.
+        kind: `signal` and `event` go by name to whoever waits; `vote`, `case` and `reply` go to the parked step `node`.
+        by: who sent it.
+        at_us: when it was stored, by the database's clock; of an event, when it was published.
+        position: order in the run's inbox; it grows, with gaps.
+    """
+
+    id: str
+    kind: MessageKind
+    name: str = ""
+    node: str = ""
+    payload: JsonValue = None
+    payload_ref: PayloadRef | None = None
+    by: str = ""
+    at_us: int = 0
+    position: int = 0
+
+
+class NodeReset(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A node that a redrive puts back to pending, with what its incoming edges have said and still say."""
+
+    node: str
+    sources_settled: int = 0
+    sources_taken: int = 0
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
@@ -120,6 +151,12 @@ class ControlReceived(Event, frozen=True, tag="control_received"):
     by: str = ""
 
 
+class MessageReceived(Event, frozen=True, tag="message_received"):
+    """A message was taken up. It stays in the run's inbox until `message_taken`."""
+
+    message: Message
+
+
 # --- decisions --------------------------------------------------------------------------------------------------------
 
 
@@ -140,16 +177,75 @@ class AttemptDispatched(Event, frozen=True, tag="attempt_dispatched"):
 
 
 class NodeParked(Event, frozen=True, tag="node_parked"):
-    """The node waits for `waiting`, at most until `until_us`."""
+    """The node waits for `waiting`, at most until `until_us`.
+
+    `until_is_absolute` deadlines (timestamps, cron) are not moved by a pause. `names` are the signals (`signal:x`) and
+    events (`event:x`) that it hears; `data` is what people see of it.
+    """
 
     node: str
     waiting: WaitingType
     until_us: int | None = None
+    until_is_absolute: bool = False
+    names: tuple[str, ...] = ()
+    data: JsonValue = None
+    data_ref: PayloadRef | None = None
+
+
+class MessageTaken(Event, frozen=True, tag="message_taken"):
+    """The message left the inbox: the parked `nodes` have it now, or (none) handlers of the definition heard it."""
+
+    message_id: str
+    nodes: tuple[str, ...] = ()
+
+
+class EventEmitted(Event, frozen=True, tag="event_emitted"):
+    """Published on the tenant's bus with this row."""
+
+    node: str
+    event_id: str
+    name: str
+    payload: JsonValue = None
+    payload_ref: PayloadRef | None = None
+
+
+class SignalSent(Event, frozen=True, tag="signal_sent"):
+    """Sent to another run with this row."""
+
+    node: str
+    run_id: str
+    message_id: str
+    name: str
+    payload: JsonValue = None
+    payload_ref: PayloadRef | None = None
+
+
+class RunPaused(Event, frozen=True, tag="run_paused"):
+    """Nothing starts and no timer fires until the run is resumed; attempts in flight go on."""
+
+    by: str = ""
+    reason: str = ""
+
+
+class RunResumed(Event, frozen=True, tag="run_resumed"):
+    """Relative deadlines are later by the time the run was paused."""
+
+    paused_us: int
+
+
+class RunReopened(Event, frozen=True, tag="run_reopened"):
+    """A redrive: these nodes are pending again, what succeeded is kept. `input` replaces that of `input_node` once."""
+
+    nodes: tuple[NodeReset, ...]
+    entrypoints: tuple[str, ...] = ()
+    input_node: str = ""
+    input: JsonValue = None
+    input_ref: PayloadRef | None = None
 
 
 class NodeSettled(Event, frozen=True, tag="node_settled"):
     """The node is done, and with it its outgoing edges: targets `taken` and `untaken`, each source's edges to one target
-        counting once. A worker step's output and error came with its last `attempt_finished` and are not repeated here."""
+    counting once. A worker step's output and error came with its last `attempt_finished` and are not repeated here."""
 
     node: str
     status: Literal["succeeded", "failed", "skipped", "cancelled"]
@@ -213,8 +309,15 @@ AnyEvent = (
     | AttemptFinished
     | TimerFired
     | ControlReceived
+    | MessageReceived
     | AttemptDispatched
     | NodeParked
+    | MessageTaken
+    | EventEmitted
+    | SignalSent
+    | RunPaused
+    | RunResumed
+    | RunReopened
     | NodeSettled
     | ContextPatched
     | CheckpointReached
@@ -223,8 +326,8 @@ AnyEvent = (
     | TickLimited
     | RunEnded
 )
-AnyInput = RunStarted | AttemptFinished | TimerFired | ControlReceived
-INPUT_EVENTS: tuple[type[Event], ...] = (RunStarted, AttemptFinished, TimerFired, ControlReceived)
+AnyInput = RunStarted | AttemptFinished | TimerFired | ControlReceived | MessageReceived
+INPUT_EVENTS: tuple[type[Event], ...] = (RunStarted, AttemptFinished, TimerFired, ControlReceived, MessageReceived)
 
 RUN_TIMEOUT_TIMER = "@timeout"
 GRACE_TIMER = "@grace"

@@ -23,11 +23,18 @@ from ductor.journal.events import (
     ControlReceived,
     DefersStarted,
     Event,
+    EventEmitted,
+    MessageReceived,
+    MessageTaken,
     NodeParked,
     NodeSettled,
     RunClosing,
     RunEnded,
+    RunPaused,
+    RunReopened,
+    RunResumed,
     RunStarted,
+    SignalSent,
     TickLimited,
     TimerFired,
 )
@@ -53,9 +60,11 @@ def begin_row(state: RunState, version: int, at_us: int) -> None:
 def finish_row(state: RunState, chain_hash: bytes) -> None:
     """Leave the row: derive the run's status from what is open now."""
     state.last_hash = chain_hash
-    if state.is_terminal or state.status == "paused":
+    if state.is_terminal:
         return
-    if not state.nodes:
+    if state.paused_at_us is not None:
+        state.status = "paused"
+    elif not state.nodes:
         state.status = "pending"
     elif state.open_nodes and not state.running_count and not state.tick_limited:
         state.status = "waiting"
@@ -119,6 +128,10 @@ def _attempt_dispatched(state: RunState, event: AttemptDispatched) -> None:
         node.previous_ref = node.output_ref
         node.input = event.input
         node.input_ref = event.input_ref
+        if node.has_next_input:
+            node.has_next_input = False
+            node.next_input = None
+            node.next_input_ref = None
     node.status = "running"
     node.generation = event.generation
     node.attempt = event.attempt
@@ -136,9 +149,68 @@ def _node_parked(state: RunState, event: NodeParked) -> None:
     node.status = "waiting"
     node.waiting = event.waiting
     node.until_us = event.until_us
+    node.parked_at_us = state.at_us
+    node.data = event.data
+    node.data_ref = event.data_ref
+    node.names = event.names
+    for name in event.names:
+        state.listeners.setdefault(name, {})[event.node] = None
     state.open_nodes[event.node] = None
     if event.until_us is not None:
-        state.timers.set(event.node, event.until_us)
+        state.timers.set(event.node, event.until_us, is_absolute=event.until_is_absolute)
+
+
+def _message_received(state: RunState, event: MessageReceived) -> None:
+    message = event.message
+    state.inbox[message.id] = message
+    state.message_position = max(state.message_position, message.position)
+
+
+def _message_taken(state: RunState, event: MessageTaken) -> None:
+    message = state.inbox.pop(event.message_id, None)
+    if message is not None:
+        for ref in event.nodes:
+            state.node(ref).messages.append(message)
+
+
+def _event_emitted(state: RunState, event: EventEmitted) -> None:
+    """What it says goes to the bus; the run itself does not change."""
+
+
+def _signal_sent(state: RunState, event: SignalSent) -> None:
+    """What it says goes to another run; this one does not change."""
+
+
+def _run_paused(state: RunState, event: RunPaused) -> None:
+    state.paused_at_us = state.at_us
+
+
+def _run_resumed(state: RunState, event: RunResumed) -> None:
+    state.paused_at_us = None
+    state.timers.shift(event.paused_us)
+
+
+def _run_reopened(state: RunState, event: RunReopened) -> None:
+    state.status = "running"
+    state.closing = None
+    state.output = None
+    state.output_ref = None
+    state.error = None
+    state.reason = ""
+    state.ended_at_us = 0
+    state.reopened_count += 1
+    for reset in event.nodes:
+        old = state.node(reset.node)
+        _leave(state, reset.node, old)
+        state.nodes[reset.node] = NodeState(
+            generation=old.generation, sources_settled=reset.sources_settled, sources_taken=reset.sources_taken
+        )
+        state.touched.append(reset.node)
+    if event.input_node:
+        node = state.node(event.input_node)
+        node.has_next_input = True
+        node.next_input = event.input
+        node.next_input_ref = event.input_ref
 
 
 def _node_settled(state: RunState, event: NodeSettled) -> None:
@@ -151,6 +223,11 @@ def _node_settled(state: RunState, event: NodeSettled) -> None:
     node.input_ref = None
     node.previous = None
     node.previous_ref = None
+    if node.parked_at_us:
+        node.data = None
+        node.data_ref = None
+    if node.messages:
+        node.messages = []
     if event.error is not None:
         node.error = event.error
     if event.output is not None or event.output_ref is not None:
@@ -175,6 +252,12 @@ def _leave(state: RunState, ref: str, node: NodeState) -> None:
         state.timers.cancel(ref)
         node.waiting = None
         node.until_us = None
+        for name in node.names:
+            listening = state.listeners.get(name, {})
+            listening.pop(ref, None)
+            if not listening:
+                state.listeners.pop(name, None)
+        node.names = ()
         del state.open_nodes[ref]
 
 
@@ -222,8 +305,8 @@ def _run_ended(state: RunState, event: RunEnded) -> None:
     state.reason = end.reason
     state.ended_at_us = state.at_us
     state.closing = None
-    state.timers.due.clear()
-    state.timers.heap.clear()
+    state.paused_at_us = None
+    state.timers.clear()
     state.touched.clear()
     state.agenda.clear()
 
@@ -233,6 +316,13 @@ _APPLY: dict[type[Event], Callable[[RunState, Any], None]] = {
     AttemptFinished: _attempt_finished,
     TimerFired: _timer_fired,
     ControlReceived: _control_received,
+    MessageReceived: _message_received,
+    MessageTaken: _message_taken,
+    EventEmitted: _event_emitted,
+    SignalSent: _signal_sent,
+    RunPaused: _run_paused,
+    RunResumed: _run_resumed,
+    RunReopened: _run_reopened,
     AttemptDispatched: _attempt_dispatched,
     NodeParked: _node_parked,
     NodeSettled: _node_settled,

@@ -16,10 +16,10 @@ from ductor.journal.store import LoadedRun, Snapshot, Transition
 
 _NOT_COMPARED = frozenset({
     "run_id", "version", "last_hash", "at_us", "nodes", "open_nodes", "running_count", "timers", "touched", "agenda",
-    "payloads",
+    "listeners", "message_position", "payloads",
 })  # fmt: skip
 """What differs between any two versions, is derived from the rest, or is compared part by part."""
-_BY_KEY = ("config", "context", "search_attributes", "checkpoints")
+_BY_KEY = ("config", "context", "search_attributes", "checkpoints", "inbox")
 
 _SORTED_ENCODER = msgspec.json.Encoder(order="sorted")
 
@@ -117,7 +117,7 @@ def difference(before: RunState, after: RunState) -> list[Change]:
         *_changes((), _run_fields(before), _run_fields(after)),
         *(change for name in _BY_KEY for change in _changes((name,), getattr(before, name), getattr(after, name))),
         *_node_changes(before.nodes, after.nodes),
-        *_changes(("timers",), before.timers.due, after.timers.due),
+        *_changes(("timers",), before.timers.deadlines(), after.timers.deadlines()),
     ]
 
 

@@ -7,6 +7,7 @@ size of the run. Some fields are derived from the others while folding, so that 
 - `touched`: nodes whose incoming edges changed and that the scheduler has yet to look at. A superset is harmless:
   looking at a node twice decides nothing twice. `agenda` is where the scheduler keeps what it took from there, by
   position in the graph; a fold leaves it empty.
+- `inbox`: messages taken up that nothing has waited for yet, in order; `listeners`: which parked nodes hear a name.
 - `timers`: a heap with lazy deletion, so that the earliest deadline costs nothing to know.
 - `payloads`: large values by content hash, as far as they are at hand. Never part of a snapshot.
 """
@@ -21,6 +22,7 @@ from ductor.journal.events import (
     TERMINAL_RUN_STATUSES,
     EndStatus,
     ErrorInfo,
+    Message,
     NodeStatus,
     PayloadRef,
     RunStatus,
@@ -46,6 +48,9 @@ class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True):
         task, input, input_ref, queue: of the attempt in flight; gone once the node is settled.
         dispatched_at_us: of the current attempt; round_started_at_us: of the first one of the round.
         settled_version: journal version in which the node settled; orders completions.
+        parked_at_us, names, data, data_ref, messages: of a parked node: since when, the names it hears, what people see
+            of it, and the messages it has taken so far.
+        next_input, next_input_ref: what a redrive wants the next round to run with.
         cancel_requested: the attempt in flight was asked to stop.
     """
 
@@ -70,6 +75,14 @@ class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True):
     dispatched_at_us: int = 0
     round_started_at_us: int = 0
     settled_version: int = 0
+    parked_at_us: int = 0
+    names: tuple[str, ...] = ()
+    data: JsonValue = None
+    data_ref: PayloadRef | None = None
+    messages: list[Message] = msgspec.field(default_factory=list)
+    has_next_input: bool = False
+    next_input: JsonValue = None
+    next_input_ref: PayloadRef | None = None
 
 
 class Closing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -84,38 +97,90 @@ class Closing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Timers(msgspec.Struct):
-    """Deadlines by key. `heap` may hold entries that `due` no longer confirms: they are dropped when they surface, and
-    all at once when they outnumber the others, so that a run of a million rounds holds no million deadlines."""
+    """Deadlines by key, of two sorts: relative ones, which a pause moves all together by growing `shifted_us`, and
+    absolute ones, which it does not.
+
+    Each sort has a heap that may hold entries which its dictionary no longer confirms: they are dropped when they
+    surface, and all at once when they outnumber the others, so that a run of a million rounds holds no million
+    deadlines. Relative deadlines are kept less `shifted_us`.
+    """
 
     due: dict[str, int] = msgspec.field(default_factory=dict)
+    absolute: dict[str, int] = msgspec.field(default_factory=dict)
+    shifted_us: int = 0
     heap: list[tuple[int, str]] = msgspec.field(default_factory=list)
+    absolute_heap: list[tuple[int, str]] = msgspec.field(default_factory=list)
 
-    def set(self, key: str, due_at_us: int) -> None:
+    def __bool__(self) -> bool:
+        return bool(self.due or self.absolute)
+
+    def set(self, key: str, due_at_us: int, *, is_absolute: bool = False) -> None:
         """Arm or re-arm `key`."""
-        self.due[key] = due_at_us
-        if len(self.heap) > 2 * len(self.due) + STALE_TIMERS_TOLERATED:
-            self.rebuild()
+        self.cancel(key)
+        if is_absolute:
+            self.absolute[key] = due_at_us
+            self.absolute_heap = _with_entry(self.absolute, self.absolute_heap, key)
         else:
-            heapq.heappush(self.heap, (due_at_us, key))
-
-    def rebuild(self) -> None:
-        """Make the heap anew from `due`."""
-        self.heap = [(due_at_us, key) for key, due_at_us in self.due.items()]
-        heapq.heapify(self.heap)
+            self.due[key] = due_at_us - self.shifted_us
+            self.heap = _with_entry(self.due, self.heap, key)
 
     def cancel(self, key: str) -> None:
         """Disarm `key`; nothing happens where it is not armed."""
-        self.due.pop(key, None)
+        if self.due.pop(key, None) is None:
+            self.absolute.pop(key, None)
+
+    def due_at_us(self, key: str) -> int | None:
+        """The deadline of `key`, None when it is not armed."""
+        relative = self.due.get(key)
+        return self.absolute.get(key) if relative is None else relative + self.shifted_us
+
+    def deadlines(self) -> dict[str, int]:
+        """All deadlines by key."""
+        return {key: at_us + self.shifted_us for key, at_us in self.due.items()} | self.absolute
 
     def earliest(self) -> tuple[int, str] | None:
         """The next deadline and its key."""
-        heap, due = self.heap, self.due
-        while heap:
-            at_us, key = heap[0]
-            if due.get(key) == at_us:
-                return heap[0]
-            heapq.heappop(heap)
-        return None
+        relative, absolute = _first(self.due, self.heap), _first(self.absolute, self.absolute_heap)
+        if relative is not None:
+            relative = (relative[0] + self.shifted_us, relative[1])
+        if relative is None or absolute is None:
+            return relative or absolute
+        return min(relative, absolute)
+
+    def shift(self, by_us: int) -> None:
+        """Move all relative deadlines."""
+        self.shifted_us += by_us
+
+    def rebuild(self) -> None:
+        """Make the heaps anew."""
+        self.heap, self.absolute_heap = _heap_of(self.due), _heap_of(self.absolute)
+
+    def clear(self) -> None:
+        """Disarm all."""
+        for part in (self.due, self.absolute, self.heap, self.absolute_heap):
+            part.clear()
+
+
+def _heap_of(due: dict[str, int]) -> list[tuple[int, str]]:
+    heap = [(at_us, key) for key, at_us in due.items()]
+    heapq.heapify(heap)
+    return heap
+
+
+def _with_entry(due: dict[str, int], heap: list[tuple[int, str]], key: str) -> list[tuple[int, str]]:
+    if len(heap) > 2 * len(due) + STALE_TIMERS_TOLERATED:
+        return _heap_of(due)
+    heapq.heappush(heap, (due[key], key))
+    return heap
+
+
+def _first(due: dict[str, int], heap: list[tuple[int, str]]) -> tuple[int, str] | None:
+    while heap:
+        at_us, key = heap[0]
+        if due.get(key) == at_us:
+            return heap[0]
+        heapq.heappop(heap)
+    return None
 
 
 class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -153,6 +218,11 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
     error: ErrorInfo | None = None
     reason: str = ""
     tick_limited: bool = False
+    inbox: dict[str, Message] = msgspec.field(default_factory=dict)
+    message_position: int = 0
+    listeners: dict[str, dict[str, None]] = msgspec.field(default_factory=dict)
+    paused_at_us: int | None = None
+    reopened_count: int = 0
     touched: deque[str] = msgspec.field(default_factory=deque)
     agenda: list[tuple[int, str]] = msgspec.field(default_factory=list)
     payloads: dict[str, JsonValue] = msgspec.field(default_factory=dict)

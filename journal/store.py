@@ -19,7 +19,16 @@ import msgspec
 
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.errors import JournalError
-from ductor.journal.events import ControlKind, ErrorInfo, PayloadRef, RunStatus
+from ductor.journal.events import ControlKind, ErrorInfo, Message, PayloadRef, RunStatus
+
+MAX_UNCONSUMED_MESSAGES = 1_000
+"""Messages of a run that nothing has consumed yet; the next one is refused."""
+
+EVENT_WINDOW_MS = 7 * 24 * 3_600_000
+"""For so long an event is kept at least: a repeated id is a duplicate, and lookbacks reach back so far at most."""
+
+MAX_EVENT_PAYLOAD_BYTES = 1 << 20
+"""JSON text of an event's payload at most."""
 
 
 class Payload(msgspec.Struct, frozen=True):
@@ -75,10 +84,81 @@ class AttemptDisposition(msgspec.Struct, frozen=True):
     disposition: Literal["applied", "superseded", "refused"]
 
 
+class MessageDisposition(msgspec.Struct, frozen=True):
+    """What became of a message: `buffered` in the run's state until something waits for it, `consumed`, or `undelivered`
+    because the run ended or what it was meant for no longer waits."""
+
+    message_id: str
+    disposition: Literal["buffered", "consumed", "undelivered"]
+
+
+class EventWait(msgspec.Struct, frozen=True, kw_only=True):
+    """A parked node that hears an event. One row per (run, node, index).
+
+    Attributes:
+        index: which of the node's events.
+        name: the event's name.
+        since_us: events published earlier do not count (already less the lookback).
+        key_path: where in the event (as `payload.order_id`) a value must equal `key_value` (canonical JSON, cut to its
+            SHA-256 above 200 bytes); both empty where `match` has no such part: then every event of the name is tried.
+    """
+
+    node: str
+    index: int
+    name: str
+    since_us: int
+    key_path: str = ""
+    key_value: str = ""
+
+
+class InboxItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A parked node that waits for a person (or an agent): what the inbox lists. Removed when the node leaves.
+
+    Attributes:
+        kind: `approval`, `human_loop` or `interaction`.
+        people: who may act; empty means anybody.
+        due_at_us: when its timeout comes.
+    """
+
+    node: str
+    kind: Literal["approval", "human_loop", "interaction"]
+    title: str
+    people: tuple[str, ...] = ()
+    status: str = "open"
+    since_us: int = 0
+    due_at_us: int | None = None
+
+
+class BusEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event on a tenant's bus, unique by (tenant, event_id) as long as it is kept.
+
+    Attributes:
+        payload: above 32 KiB it is kept all the same: the bus has no reference form; above 1 MiB it is refused.
+        published_at_us: by the database's clock, set when it is stored.
+        source: the run and step that emitted it, empty for one from outside.
+    """
+
+    tenant: str
+    event_id: str
+    name: str
+    payload: JsonValue = None
+    published_at_us: int = 0
+    position: int = 0
+    source: str = ""
+
+
+class SentMessage(msgspec.Struct, frozen=True):
+    """A message for another run, written with this commit: `undelivered` at once where that run is closed or unknown."""
+
+    run_id: str
+    message: Message
+
+
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
     """What one tick writes. `events` is the JSON text of the row; `hash` its chain hash.
 
     `version` 0 marks a commit without a journal row: dispositions alone, for a tick that changed nothing.
+    `waits_gone` and `inbox_gone` name nodes whose rows are removed; a node never is in both a list and its `_gone`.
     """
 
     run_id: str
@@ -93,6 +173,13 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     payloads: tuple[Payload, ...] = ()
     controls: tuple[ControlDisposition, ...] = ()
     attempts: tuple[AttemptDisposition, ...] = ()
+    messages: tuple[MessageDisposition, ...] = ()
+    waits: tuple[EventWait, ...] = ()
+    waits_gone: tuple[str, ...] = ()
+    inbox: tuple[InboxItem, ...] = ()
+    inbox_gone: tuple[str, ...] = ()
+    published: tuple[BusEvent, ...] = ()
+    sent: tuple[SentMessage, ...] = ()
 
 
 class Appended(msgspec.Struct, frozen=True):
@@ -170,6 +257,17 @@ class LoadedRun(msgspec.Struct, frozen=True, kw_only=True):
     payloads: tuple[Payload, ...]
     controls: tuple["Control", ...]
     attempts: tuple["AttemptRow", ...]
+    messages: tuple[Message, ...] = ()
+
+
+class RunInputs(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits for a run in the database, each kind in order. `head_version` is the newest version of its journal."""
+
+    head_version: int
+    controls: tuple["Control", ...] = ()
+    attempts: tuple["AttemptRow", ...] = ()
+    messages: tuple[Message, ...] = ()
+    payloads: tuple[Payload, ...] = ()
 
 
 class Control(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,6 +305,74 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
     started_at_us: int = 0
     finished_at_us: int = 0
     disposition: Literal["", "applied", "superseded", "refused"] = ""
+
+
+class MessageReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a message: `accepted` now, `duplicate` of one with the same id (then the rest describes the first),
+    or `refused` with the reason.
+
+    Attributes:
+        disposition: `""` as long as no tick has taken it up, then as in `MessageDisposition`.
+        version: of the journal row that took it up.
+    """
+
+    message_id: str
+    verdict: Literal["accepted", "duplicate", "refused"]
+    reason: str = ""
+    position: int = 0
+    at_us: int = 0
+    disposition: Literal["", "buffered", "consumed", "undelivered"] = ""
+    version: int | None = None
+
+
+class InboxEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An inbox item with the run that it belongs to."""
+
+    run_id: str
+    tenant: str
+    definition: str
+    item: InboxItem
+
+
+class EventReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a publish: `accepted`, or `duplicate` with the position and time of the first."""
+
+    event_id: str
+    verdict: Literal["accepted", "duplicate"]
+    position: int
+    published_at_us: int
+
+
+class WaitingRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A wait that an event may be for."""
+
+    run_id: str
+    node: str
+    index: int
+
+
+class UnscannedWait(msgspec.Struct, frozen=True, kw_only=True):
+    """A wait for which the recent events have not been looked through yet."""
+
+    run_id: str
+    tenant: str
+    wait: EventWait
+
+
+class StartTrigger(msgspec.Struct, frozen=True, kw_only=True):
+    """What starts runs of a published definition by itself; `index` is its place in the manifest's `triggers`.
+
+    Attributes:
+        event: its event's name, empty for a schedule.
+        next_at_us: when the schedule fires next, None for an event trigger.
+    """
+
+    tenant: str
+    definition: str
+    manifest_hash: str
+    index: int
+    event: str = ""
+    next_at_us: int | None = None
 
 
 class PublishedDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -328,6 +494,95 @@ class Store(Protocol):
 
     async def control(self, run_id: str, request_id: str) -> Control | None:
         """A request and what became of it."""
+        ...
+
+    async def inputs(self, run_id: str) -> RunInputs | None:
+        """What waits for a run: unapplied controls, attempt rows and messages. None when the run does not exist."""
+        ...
+
+    async def send_message(
+        self, run_id: str, message: Message, payloads: Sequence[Payload] = (), *, tenant: str | None = None
+    ) -> MessageReceipt | None:
+        """Store a message for a run, idempotent by (run_id, id); time and position are the store's. None when the run
+        does not exist (or is another tenant's). Refused: the run has ended, or `MAX_UNCONSUMED_MESSAGES` of it wait."""
+        ...
+
+    async def message_receipt(self, run_id: str, message_id: str) -> MessageReceipt | None:
+        """What became of a message (verdict `duplicate`: it is there)."""
+        ...
+
+    async def inbox(
+        self,
+        *,
+        tenant: str | None = None,
+        person: str | None = None,
+        after: tuple[str, str] | None = None,
+        limit: int = 100,
+    ) -> Sequence[InboxEntry]:
+        """What waits for people, in order of (run_id, node); for one person: what names them or nobody."""
+        ...
+
+    async def publish_event(self, event: BusEvent) -> EventReceipt:
+        """Store an event, idempotent by (tenant, event_id) for `EVENT_WINDOW_MS` at least."""
+        ...
+
+    async def unmatched_events(self, older_than_us: int, limit: int) -> Sequence[BusEvent]:
+        """Events that nobody has finished matching, stored before this time, in order of position."""
+        ...
+
+    async def event_key_paths(self, tenant: str, name: str) -> Sequence[str]:
+        """The distinct `key_path`s of the waits for an event; their number depends on definitions, not on runs."""
+        ...
+
+    async def waits_for_event(
+        self, tenant: str, name: str, keys: Sequence[tuple[str, str]], *, after: tuple[str, str, int] | None, limit: int
+    ) -> Sequence[WaitingRun]:
+        """Waits whose (key_path, key_value) is one of `keys`, a page in order of (run_id, node, index)."""
+        ...
+
+    async def deliver_event(self, event: BusEvent, run_ids: Sequence[str]) -> Sequence[str]:
+        """Store the event as a message (id `event:<event_id>`) for each of these runs that is open; which ones got it
+        now (not before)."""
+        ...
+
+    async def event_matched(self, tenant: str, event_id: str) -> None:
+        """All waits that existed have been served."""
+        ...
+
+    async def events_since(
+        self, tenant: str, name: str, since_us: int, *, after_position: int, limit: int
+    ) -> Sequence[BusEvent]:
+        """Kept events of a name published at or after this time, in order of position."""
+        ...
+
+    async def unscanned_waits(self, limit: int, *, run_id: str | None = None) -> Sequence[UnscannedWait]:
+        """Waits for which the recent events were not looked through yet; of one run, or of all."""
+        ...
+
+    async def wait_scanned(self, run_id: str, node: str, index: int) -> None:
+        """The recent events have been looked through for this wait."""
+        ...
+
+    async def replace_triggers(self, tenant: str, definition: str, triggers: Sequence[StartTrigger]) -> None:
+        """What starts runs of the definition from now on. An unchanged schedule keeps its next time."""
+        ...
+
+    async def event_triggers(self, tenant: str, event: str) -> Sequence[StartTrigger]:
+        """Triggers of an event."""
+        ...
+
+    async def due_schedules(self, now_us: int, limit: int) -> Sequence[StartTrigger]:
+        """Schedules whose time has come."""
+        ...
+
+    async def advance_schedule(self, trigger: StartTrigger, next_at_us: int) -> bool:
+        """Move a schedule from `trigger.next_at_us` on; False where somebody else did."""
+        ...
+
+    async def open_run_ids(
+        self, tenant: str, definition: str | None, after_run_id: str | None, limit: int
+    ) -> Sequence[str]:
+        """Ids of runs that have not ended, a page in order of id: for bulk controls and overlap policies."""
         ...
 
     async def append_attempt(self, row: AttemptRow, payloads: Sequence[Payload] = ()) -> None:

@@ -57,7 +57,7 @@ def compute(program: Program, state: RunState, inputs: TickInputs, now_us: int) 
     if inputs.timers is not None:
         for timer in inputs.timers:
             fire_timer(tick, timer)
-    elif state.timers.due:
+    elif state.timers:
         fire_due_timers(tick)
     schedule(tick)
     return TickPayload(
