@@ -9,12 +9,21 @@ from ductor.journal.events import (
     ControlReceived,
     DefersStarted,
     ErrorInfo,
+    EventEmitted,
+    Message,
+    MessageReceived,
+    MessageTaken,
     NodeParked,
+    NodeReset,
     NodeSettled,
     PayloadRef,
     RunClosing,
     RunEnded,
+    RunPaused,
+    RunReopened,
+    RunResumed,
     RunStarted,
+    SignalSent,
     TickLimited,
     TimerFired,
 )
@@ -206,10 +215,82 @@ STILL_OPEN: list[Row] = [
     ),
 ]
 
+PAUSED_SIGNALLED_AND_REDRIVEN: list[Row] = [
+    (
+        0,
+        [
+            start("hear", "pay"),
+            NodeParked(
+                node="hear",
+                waiting="signal",
+                until_us=at(9_000),
+                names=("signal:approved", "event:größe"),
+                data={"title": "Approve?", "n": 1.0},
+            ),
+            NodeParked(node="later", waiting="timer", until_us=at(8_000), until_is_absolute=True),
+            AttemptDispatched(node="pay", generation=1, task="payments.charge", input={"cents": 1}),
+        ],
+    ),
+    (100, [ControlReceived(request_id="pause-1", kind="pause", by="ann"), RunPaused(by="ann", reason="audit")]),
+    (
+        200,
+        [
+            AttemptFinished(node="pay", generation=1, outcome="failed", error=ErrorInfo(type="Declined")),
+            MessageReceived(
+                message=Message(
+                    id="message-1",
+                    kind="signal",
+                    name="approved",
+                    payload={"ok": True},
+                    by="bob",
+                    at_us=at(150),
+                    position=7,
+                )
+            ),
+            MessageReceived(message=Message(id="message-2", kind="event", name="größe", payload_ref=LARGE, position=8)),
+            NodeSettled(node="pay", status="failed", outcome="failed", untaken=("ship",)),
+        ],
+    ),
+    (
+        1_100,
+        [
+            ControlReceived(request_id="resume-1", kind="resume"),
+            RunResumed(paused_us=1_000_000),
+            MessageTaken(message_id="message-1", nodes=("hear",)),
+            NodeSettled(node="hear", status="succeeded", output={"ok": True}, taken=("tell",)),
+            EventEmitted(node="tell", event_id="event-1", name="order.approved", payload={"n": 2**64}),
+            SignalSent(
+                node="tell",
+                run_id="01900000-0000-7000-8000-0000000000bb",
+                message_id="message-3",
+                name="approved",
+                payload_ref=LARGE,
+            ),
+            NodeSettled(node="tell", status="succeeded"),
+            RunClosing(status="failed", error=ErrorInfo(type="Declined")),
+            NodeSettled(node="later", status="cancelled"),
+            RunEnded(status="failed"),
+        ],
+    ),
+    (
+        5_000,
+        [
+            ControlReceived(request_id="redrive-1", kind="redrive", arguments={"input": {"cents": 2}}),
+            RunReopened(
+                nodes=(NodeReset(node="pay"), NodeReset(node="ship"), NodeReset(node="later")),
+                entrypoints=("pay",),
+                input_node="pay",
+                input={"cents": 2},
+            ),
+        ],
+    ),
+]
+
 JOURNALS: dict[str, list[Row]] = {
     "completed": COMPLETED,
     "branches-and-exact-values": BRANCHES_AND_EXACT_VALUES,
     "cancelled-with-defers": CANCELLED_WITH_DEFERS,
     "timed-out": TIMED_OUT,
     "still-open": STILL_OPEN,
+    "paused-signalled-and-redriven": PAUSED_SIGNALLED_AND_REDRIVEN,
 }

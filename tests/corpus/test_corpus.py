@@ -1,5 +1,7 @@
 """Old journals fold for ever. See the package for what to do when this fails."""
 
+from typing import get_args
+
 import pytest
 
 from ductor.journal.codec import decode_events, decode_state, encode_events, encode_state
@@ -12,9 +14,8 @@ from tests.corpus.journals import JOURNALS
 @pytest.mark.parametrize("name", corpus.names())
 def test_a_journal_gives_its_state(name: str):
     rows = corpus.read(name)
-    expected = corpus.state_path(name).read_bytes().rstrip(b"\n")
-    assert encode_state(state_at(rows[0].run_id, rows)) == expected
-    assert encode_state(decode_state(expected)) == expected
+    expected = decode_state(corpus.state_path(name).read_bytes())
+    assert encode_state(state_at(rows[0].run_id, rows)) == encode_state(expected)
 
 
 @pytest.mark.parametrize("name", corpus.names())
@@ -41,7 +42,7 @@ def test_every_event_of_the_vocabulary_occurs():
         for row in corpus.read(name)
         for event in decode_events(row.events, run_id=row.run_id, version=row.version)
     }
-    assert found == set(AnyEvent.__args__)
+    assert found == set(get_args(AnyEvent))
 
 
 def test_a_journal_that_is_there_is_not_written_again():

@@ -1,7 +1,7 @@
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -17,11 +17,20 @@ from ductor.journal.events import (
     ControlReceived,
     DefersStarted,
     ErrorInfo,
+    EventEmitted,
+    Message,
+    MessageReceived,
+    MessageTaken,
     NodeParked,
+    NodeReset,
     NodeSettled,
     RunClosing,
     RunEnded,
+    RunPaused,
+    RunReopened,
+    RunResumed,
     RunStarted,
+    SignalSent,
     TickLimited,
     TimerFired,
 )
@@ -55,12 +64,11 @@ def test_fold_is_total_and_what_it_derives_holds(journal: list[list[AnyEvent]]):
         assert set(state.open_nodes) == open_nodes
         assert state.running_count == sum(node.status == "running" for node in state.nodes.values())
         earliest = state.timers.earliest()
-        if state.timers.due:
-            assert earliest is not None
-            assert earliest[0] == min(state.timers.due.values())
-            assert state.timers.due[earliest[1]] == earliest[0]
-        else:
-            assert earliest is None
+        deadlines = state.timers.deadlines()
+        assert earliest == min(((due_at_us, key) for key, due_at_us in deadlines.items()), default=None)
+        for ref, node in state.nodes.items():
+            assert {name for name, listening in state.listeners.items() if ref in listening} == set(node.names)
+            assert (node.waiting is not None) == (node.status == "waiting")
         assert (state.status in {"completed", "failed", "cancelled", "terminated"}) == state.is_terminal
     assert state.version == len(journal)
 
@@ -127,15 +135,25 @@ def _lines_executed(call: Callable[[], object]) -> int:
 def _large_run(size: int) -> RunState:
     """A run of `size` nodes, each of which is open and has a timer."""
     state = folded([[START]])
-    parked = [NodeParked(node=f"node {n}", waiting="timer", until_us=10**6 + n) for n in range(size)]
+    parked = [
+        NodeParked(
+            node=f"node {n}",
+            waiting="timer",
+            until_us=10**6 + n,
+            until_is_absolute=n % 2 == 0,
+            names=("signal:all", f"signal:{n}"),
+        )
+        for n in range(size)
+    ]
+    received = [MessageReceived(message=Message(id=f"message {n}", kind="signal")) for n in range(size)]
     checkpoints = [CheckpointReached(node=f"node {n}", checkpoint=f"checkpoint {n}") for n in range(size)]
     patches = [ContextPatched(node="reserve", patch={f"key {n}": n}) for n in range(size)]
-    folded([parked, checkpoints, patches], state)
-    state.nodes = Unsearchable(state.nodes)
-    state.open_nodes = Unsearchable(state.open_nodes)
-    state.context = Unsearchable(state.context)
-    state.checkpoints = Unsearchable(state.checkpoints)
+    folded([parked, received, checkpoints, patches], state)
+    for name in ("nodes", "open_nodes", "context", "checkpoints", "inbox", "listeners"):
+        setattr(state, name, Unsearchable(getattr(state, name)))
+    state.listeners["signal:all"] = Unsearchable(state.listeners["signal:all"])
     state.timers.due = Unsearchable(state.timers.due)
+    state.timers.absolute = Unsearchable(state.timers.absolute)
     return state
 
 
@@ -144,6 +162,13 @@ EVERY_EVENT: Sequence[AnyEvent] = (
     AttemptDispatched(node="node 5", generation=1, task="pay"),
     AttemptFinished(node="node 5", generation=1, outcome="succeeded", output=1),
     NodeSettled(node="node 5", status="succeeded", taken=("node 6",), untaken=("node 7", "new")),
+    MessageReceived(message=Message(id="new", kind="signal", name="stop", position=9)),
+    MessageTaken(message_id="message 1", nodes=("node 3",)),
+    EventEmitted(node="node 5", event_id="event 1", name="paid"),
+    SignalSent(node="node 5", run_id="other", message_id="message 2", name="stop"),
+    RunPaused(by="somebody"),
+    RunResumed(paused_us=5),
+    RunReopened(nodes=(NodeReset(node="node 5", sources_settled=1),), input_node="node 5", input=3),
     TimerFired(key="node 3", due_at_us=10**6 + 3),
     ControlReceived(request_id="request-1", kind="cancel"),
     ContextPatched(node="node 5", patch={"key 1": 2, "new": 3}),
@@ -162,17 +187,7 @@ def test_an_event_costs_the_same_in_a_run_of_any_size(event: AnyEvent):
 
 
 def test_every_event_but_the_first_is_measured():
-    assert {type(event) for event in EVERY_EVENT} | {RunStarted} == {type(event) for event in every_kind()}
-
-
-def every_kind() -> Iterator[AnyEvent]:
-    """One of each kind in the vocabulary."""
-    yield START
-    yield from EVERY_EVENT
-
-
-def test_the_vocabulary_is_known_whole():
-    assert {type(event) for event in every_kind()} == set(AnyEvent.__args__)
+    assert {type(event) for event in EVERY_EVENT} | {RunStarted} == set(get_args(AnyEvent))
 
 
 def test_rearming_a_timer_for_ever_holds_few_entries():
@@ -332,6 +347,67 @@ def test_a_limited_tick_is_forgotten_by_the_next_row():
 def test_a_checkpoint_names_its_node():
     state = folded([[START, CheckpointReached(node="pay", checkpoint="paid")]])
     assert state.checkpoints == {"paid": "pay"}
+
+
+def test_a_message_waits_in_the_inbox_until_it_is_taken():
+    paid, shipped = (
+        Message(id="message-1", kind="signal", position=4),
+        Message(id="message-2", kind="event", position=9),
+    )
+    listening = [NodeParked(node=ref, waiting="signal", names=("signal:paid",)) for ref in ("pay", "ship")]
+    received = [MessageReceived(message=message) for message in (paid, shipped)]
+    state = folded([[START, *listening], received])
+    assert (list(state.inbox.values()), state.message_position) == ([paid, shipped], 9)
+    assert state.listeners == {"signal:paid": {"pay": None, "ship": None}}
+
+    folded([[MessageTaken(message_id="message-1", nodes=("ship",)), MessageTaken(message_id="unknown")]], state)
+    assert (list(state.inbox), list(state.nodes["ship"].messages)) == (["message-2"], [paid])
+    assert list(state.nodes["pay"].messages) == []
+    folded([[MessageTaken(message_id="message-2"), NodeSettled(node="ship", status="succeeded")]], state)
+    assert (state.inbox, state.listeners) == ({}, {"signal:paid": {"pay": None}})
+    assert list(state.nodes["ship"].messages) == []
+    folded([[_dispatched()]], state)
+    assert (state.listeners, state.message_position) == ({}, 9)
+
+
+def test_a_pause_holds_the_run_and_moves_relative_deadlines_alone():
+    parked = [
+        NodeParked(node="pay", waiting="timer", until_us=9_000),
+        NodeParked(node="ship", waiting="timer", until_us=9_500, until_is_absolute=True),
+    ]
+    state = folded([[START, *parked], [RunPaused()], []])
+    assert (state.status, state.paused_at_us) == ("paused", 2_000)
+    resumed = folded([[RunResumed(paused_us=2_000)]], state)
+    assert (resumed.status, resumed.paused_at_us) == ("waiting", None)
+    assert state.timers.deadlines() == {"pay": 11_000, "ship": 9_500}
+    assert state.timers.earliest() == (9_500, "ship")
+    folded([[NodeParked(node="notify", waiting="timer", until_us=9_100)]], state)
+    assert (state.timers.earliest(), state.timers.due_at_us("pay")) == ((9_100, "notify"), 11_000)
+
+
+def test_a_redrive_reopens_the_run_and_keeps_what_it_does_not_name():
+    failed: list[AnyEvent] = [
+        AttemptFinished(node="pay", generation=3, outcome="failed", error=ErrorInfo(type="Declined")),
+        NodeSettled(node="pay", status="failed", taken=("undo",), untaken=("ship",)),
+        RunEnded(status="failed", error=ErrorInfo(type="Declined")),
+    ]
+    kept = NodeSettled(node="reserve", status="succeeded", output=1, taken=("pay",))
+    state = folded([[START, kept, _dispatched(generation=3)], failed])
+    reopened = RunReopened(
+        nodes=(NodeReset(node="pay", sources_settled=1, sources_taken=1), NodeReset(node="ship")),
+        input_node="pay",
+        input={"n": 2},
+    )
+    folded([[reopened]], state)
+    assert (state.status, state.error, state.ended_at_us, state.reopened_count) == ("running", None, 0, 1)
+    assert (state.nodes["reserve"].status, state.nodes["reserve"].output) == ("succeeded", 1)
+    pay = state.nodes["pay"]
+    assert (pay.status, pay.generation, pay.error, pay.sources_settled, pay.sources_taken) == ("pending", 3, None, 1, 1)
+    assert (pay.has_next_input, pay.next_input) == (True, {"n": 2})
+    assert (state.nodes["ship"].sources_settled, list(state.touched)) == (0, ["pay", "ship"])
+
+    redispatched = folded([[_dispatched(generation=4, input={"n": 2})]], state).nodes["pay"]
+    assert (redispatched.has_next_input, redispatched.next_input, redispatched.input) == (False, None, {"n": 2})
 
 
 def test_asking_for_a_node_makes_it():

@@ -13,6 +13,8 @@ from ductor.journal.events import (
     AnyEvent,
     AttemptDispatched,
     ContextPatched,
+    Message,
+    MessageReceived,
     NodeParked,
     NodeSettled,
     RunEnded,
@@ -247,6 +249,7 @@ def test_what_changed_between_two_versions():
         Change(("nodes", "pay", "status"), "running", "waiting"),
         Change(("nodes", "pay", "waiting"), None, "retry"),
         Change(("nodes", "pay", "until_us"), None, 9_000),
+        Change(("nodes", "pay", "parked_at_us"), 0, 2_000),
         Change(("timers", "pay"), after=9_000),
     ]
 
@@ -278,3 +281,13 @@ def test_differences_are_total_and_run_both_ways(one: list[list[AnyEvent]], othe
         change.path: (change.after, change.before) for change in backward
     }
     msgspec.json.encode(forward)
+
+
+def test_messages_that_wait_are_told_apart():
+    paid, shipped = Message(id="message-1", kind="signal"), Message(id="message-2", kind="event", payload={"n": 1.0})
+    listening = NodeParked(node="pay", waiting="signal", names=("signal:paid",))
+    before = folded([[listening, MessageReceived(message=paid)]])
+    after = folded([[listening, MessageReceived(message=paid)], [MessageReceived(message=shipped)]])
+    assert difference(before, after) == [
+        Change(("inbox", "message-2"), after={"id": "message-2", "kind": "event", "payload": {"n": 1.0}})
+    ]
