@@ -30,6 +30,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     made = make_directory()
     monkeypatch.chdir(made)
     monkeypatch.syspath_prepend(str(made))
+    monkeypatch.setenv("DUCTOR_DATABASE", "")  # none; and whatever a page sets is undone
     yield made
     for pid_file in made.glob("*.pid"):  # of a page that failed before it could stop what it had started
         with contextlib.suppress(ProcessLookupError):
