@@ -1,7 +1,7 @@
 """The pool for reads and single writes: queries by name, bounded waiting, retry where repeating is harmless."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -80,7 +80,12 @@ class Database:
         Raises StoreUnavailableError, ValueRefusedError for an argument the database refuses, OverloadedError when too
         many queries wait.
         """
-        statement = QUERIES[query]
+        return await self.fetch_statement(query, QUERIES[query], values)
+
+    async def fetch_statement(
+        self, query: str, statement: Statement, values: Mapping[str, object]
+    ) -> list[asyncpg.Record]:
+        """The rows of a statement that was put together for the occasion; `query` names it. Raises as `fetch` does."""
         if self._active >= WAITING_LIMIT:
             raise OverloadedError(self._active, WAITING_LIMIT)
         self._active += 1

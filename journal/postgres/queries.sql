@@ -31,15 +31,6 @@ FROM wanted w JOIN ductor.eec_workflow_step_attempt a ON a.run_id = w.run_id AND
 -- name: head
 SELECT row_to_json(r)::text FROM ductor.eec_workflow_run r WHERE r.run_id = :run_id::uuid
 
--- name: heads
-SELECT row_to_json(r)::text FROM ductor.eec_workflow_run r
-WHERE (:tenant::text IS NULL OR r.tenant = :tenant::text)
-    AND (:definition::text IS NULL OR r.definition = :definition::text)
-    AND (cardinality(:statuses::text[]) = 0 OR r.status = ANY (:statuses::text[]))
-    AND (:before_run_id::uuid IS NULL OR r.run_id < :before_run_id::uuid)
-ORDER BY r.run_id DESC
-LIMIT :limit::integer
-
 -- name: find_start_key
 SELECT run_id::text FROM ductor.eec_start_key
 WHERE tenant = :tenant::text AND definition = :definition::text AND key = :key::text

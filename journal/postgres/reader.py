@@ -44,11 +44,9 @@ class GroupReader:
             try:
                 rows = await self._database.fetch("load", run_ids=list(group), fold_revision=FOLD_REVISION)
                 runs = assemble(rows)
-            except BaseException as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait
                 for future in (future for futures in group.values() for future in futures if not future.done()):
                     future.set_exception(error)
-                if not isinstance(error, Exception):
-                    raise
                 continue
             for run_id, futures in group.items():
                 for future in futures:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from ductor.journal.postgres.database import Database
 from ductor.journal.postgres.reader import GroupReader, decode_head
 from ductor.journal.postgres.rows import is_run_id, transition
+from ductor.journal.postgres.statements import heads_statement
 from ductor.journal.store import Head, LoadedRun, RunFilter, Snapshot, Transition
 
 WAKE_SCAN_ROWS = 10_000
@@ -30,14 +31,15 @@ class Runs:
 
     async def heads(self, which: RunFilter) -> Sequence[Head]:
         """List runs, newest first."""
-        rows = await self._database.fetch(
-            "heads",
-            tenant=which.tenant,
-            definition=which.definition,
-            statuses=list(which.statuses),
-            before_run_id=which.before_run_id,
-            limit=which.limit,
-        )
+        values = {
+            "tenant": which.tenant,
+            "definition": which.definition,
+            "statuses": list(which.statuses) or None,
+            "before_run_id": which.before_run_id,
+        }
+        conditions = {name: value for name, value in values.items() if value is not None}
+        statement = heads_statement(frozenset(conditions))
+        rows = await self._database.fetch_statement("heads", statement, {**conditions, "limit": which.limit})
         return [decode_head(row[0]) for row in rows]
 
     async def find_start_key(self, tenant: str, definition: str, key: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The store's SQL, read from `queries.sql` and `commit.sql`.
+"""The store's SQL, read from `queries.sql`, `heads.sql` and `commit.sql`.
 
 A file holds named texts (`-- name: head`). Parameters are named in the text (`:run_id`) and numbered here.
 """
@@ -39,6 +39,7 @@ def read_named(file: str) -> dict[str, str]:
 
 
 _COMMIT = read_named("commit.sql")
+_HEADS = read_named("heads.sql")
 QUERIES: Mapping[str, Statement] = {name: number_parameters(text) for name, text in read_named("queries.sql").items()}
 RESOLVE_LOSERS = number_parameters(_COMMIT["resolve_losers"])
 
@@ -72,3 +73,10 @@ def commit_statement(parts: frozenset[str]) -> Statement:
     for mark, filling in fillings.items():
         text = text.replace(mark, filling)
     return number_parameters(text)
+
+
+@cache
+def heads_statement(conditions: frozenset[str]) -> Statement:
+    """The statement that lists heads under `conditions`: tenant, definition, statuses, before_run_id."""
+    text = " AND ".join(_HEADS[condition] for condition in sorted(conditions))
+    return number_parameters(_HEADS["heads"].replace("{conditions}", text or "true"))

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from ductor.journal.embedded import EmbeddedPostgres, EmbeddedPostgresError
 from ductor.journal.embedded.cluster import Options, works_in
 from ductor.journal.embedded.identity import find_binaries, mapping_prefix
 from tests.journal.waiting import WAIT_S, until
+from tests.postgres_fixtures import make_directory
 
 OTHER_USER = """
 import asyncio, sys
@@ -35,12 +35,32 @@ asyncio.run(main())
 
 
 @pytest.fixture
-def directory() -> Iterator[Path]:
-    """A directory that every account may reach, as a service would choose it."""
-    parent = Path(tempfile.mkdtemp(prefix="ductor-test-"))
-    parent.chmod(0o755)
+def new_directory() -> Iterator[Path]:
+    """A directory that does not exist yet, where every account may reach it, as a service would choose it."""
+    parent = make_directory()
     yield parent / "server"
     shutil.rmtree(parent)
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Path]:
+    """A server's directory after its first use."""
+    parent = make_directory()
+    asyncio.run(use_once(parent / "server"))
+    yield parent / "server"
+    shutil.rmtree(parent)
+
+
+async def use_once(directory: Path) -> None:
+    async with EmbeddedPostgres(directory, fsync=False):
+        pass
+
+
+@pytest.fixture
+def directory(made: Path, new_directory: Path) -> Path:
+    """A copy of a server's directory after its first use: making one takes longer than most tests."""
+    subprocess.run(["cp", "-a", made, new_directory], check=True)
+    return new_directory
 
 
 async def until_ended(pid: int) -> None:
@@ -79,16 +99,16 @@ async def pids_of(process: subprocess.Popen[str]) -> tuple[int, int]:
     return int(server), int(watcher)
 
 
-async def test_serves_socket_and_tcp_durably_and_keeps_its_data(directory: Path) -> None:
-    async with EmbeddedPostgres(directory) as server:
+async def test_serves_socket_and_tcp_durably_and_keeps_its_data(new_directory: Path) -> None:
+    async with EmbeddedPostgres(new_directory) as server:
         assert (
             await answer(server, "SELECT current_setting('fsync') || current_setting('synchronous_commit')") == "onon"
         )
         assert await answer(server, "SELECT current_database()", tcp=True) == "ductor"
         await answer(server, "CREATE TABLE kept AS SELECT 1 AS n")
         pid = server.pid
-    assert not works_in(pid, directory / "data")
-    async with EmbeddedPostgres(directory) as server:
+    assert not works_in(pid, new_directory / "data")
+    async with EmbeddedPostgres(new_directory) as server:
         assert await answer(server, "SELECT n FROM kept") == 1
 
 
@@ -110,8 +130,8 @@ async def test_serves_from_a_directory_closed_to_others(tmp_path: Path) -> None:
     assert closed.stat().st_mode & 0o777 == 0o700
 
 
-async def test_long_paths_put_the_socket_elsewhere(directory: Path) -> None:
-    deep = directory / ("deep" * 30)
+async def test_long_paths_put_the_socket_elsewhere(new_directory: Path) -> None:
+    deep = new_directory / ("deep" * 30)
     async with EmbeddedPostgres(deep, fsync=False) as server:
         assert await answer(server, "SELECT 1") == 1
         assert str(deep) not in server.dsn()
@@ -140,14 +160,14 @@ async def test_users_share_one_server_and_the_last_stops_it(directory: Path) -> 
     assert not works_in(pid, directory / "data")
 
 
-async def test_processes_that_start_together_get_one_server(directory: Path) -> None:
-    users = [other_user(directory) for _ in range(3)]
+async def test_processes_that_start_together_get_one_server(new_directory: Path) -> None:
+    users = [other_user(new_directory) for _ in range(3)]
     pids = {(await pids_of(user))[0] for user in users}
     assert len(pids) == 1
     for user in users:
         user.communicate()
         assert user.returncode == 0
-    assert not works_in(int(pids.pop()), directory / "data")
+    assert not works_in(int(pids.pop()), new_directory / "data")
 
 
 async def test_a_killed_user_does_not_count(directory: Path) -> None:
@@ -215,14 +235,14 @@ async def test_a_stale_pid_file_that_names_a_foreign_process_is_cleared(director
         stranger.communicate()
 
 
-async def test_a_half_made_cluster_is_made_anew(directory: Path) -> None:
-    (directory / "data.unfinished").mkdir(parents=True)
-    (directory / "data.unfinished" / "PG_VERSION").write_text("18\n")
+async def test_a_half_made_cluster_is_made_anew(new_directory: Path) -> None:
+    (new_directory / "data.unfinished").mkdir(parents=True)
+    (new_directory / "data.unfinished" / "PG_VERSION").write_text("18\n")
     if os.geteuid() == 0:
-        directory.chmod(0o711)
-    async with EmbeddedPostgres(directory, fsync=False) as server:
+        new_directory.chmod(0o711)
+    async with EmbeddedPostgres(new_directory, fsync=False) as server:
         assert await answer(server, "SELECT 1") == 1
-    assert not (directory / "data.unfinished").exists()
+    assert not (new_directory / "data.unfinished").exists()
 
 
 async def test_refuses_data_of_another_major_version(directory: Path) -> None:
@@ -261,18 +281,18 @@ async def test_a_setting_the_server_refuses_is_named(directory: Path) -> None:
     assert "no_such_setting" in refused.value.log
 
 
-async def test_a_full_disk_is_named(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory.mkdir(parents=True)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", directory], check=False)
+async def test_a_full_disk_is_named(new_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new_directory.mkdir(parents=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", new_directory], check=False)
     if mounted.returncode != 0:
         pytest.skip("needs the right to mount a small file system")
     try:
         with pytest.raises(EmbeddedPostgresError, match="Make room") as refused:
-            await EmbeddedPostgres(directory, fsync=False).__aenter__()
+            await EmbeddedPostgres(new_directory, fsync=False).__aenter__()
         assert refused.value.kind == "disk_full"
-        assert not (directory / "data").exists()
+        assert not (new_directory / "data").exists()
     finally:
-        subprocess.run(["umount", directory], check=True)
+        subprocess.run(["umount", new_directory], check=True)
 
 
 async def test_missing_binaries_are_named(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,20 +302,20 @@ async def test_missing_binaries_are_named(directory: Path, monkeypatch: pytest.M
     assert refused.value.kind == "no_binaries"
 
 
-async def test_binaries_out_of_reach_are_copied(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_binaries_out_of_reach_are_copied(new_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid() != 0:
         pytest.skip("an ordinary user runs the binaries where they are")
     monkeypatch.setattr("ductor.journal.embedded.identity.mapping_prefix", lambda: None)
-    closed = directory.parent / "closed"
-    package = find_binaries(directory).parents[1]
+    closed = new_directory.parent / "closed"
+    package = find_binaries(new_directory).parents[1]
     for folder in (package, package.with_name(f"{package.name}.libs")):
         shutil.copytree(folder, closed / folder.name, symlinks=True)
     closed.chmod(0o700)
     copied = closed / package.name / "pginstall" / "bin"
     monkeypatch.setattr("ductor.journal.embedded.identity.find_binaries", lambda _: copied)
-    async with EmbeddedPostgres(directory, fsync=False) as server:
+    async with EmbeddedPostgres(new_directory, fsync=False) as server:
         assert await answer(server, "SELECT 1") == 1
-    assert len(list(directory.glob("postgresql-*"))) == 1
+    assert len(list(new_directory.glob("postgresql-*"))) == 1
 
 
 async def test_databases_are_made_from_templates_and_dropped(directory: Path) -> None:

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.postgres.batch import make_batch
-from ductor.journal.postgres.statements import LONE_ROW, QUERIES, commit_statement, number_parameters
+from ductor.journal.postgres.statements import (
+    LONE_ROW,
+    QUERIES,
+    RESOLVE_LOSERS,
+    commit_statement,
+    heads_statement,
+    number_parameters,
+)
 from ductor.journal.store import (
     AttemptDisposition,
     Commit,
@@ -122,6 +129,7 @@ def test_parameters_are_numbered_by_first_use_and_casts_are_left_alone() -> None
 
 def test_no_statement_keeps_a_named_parameter_or_an_unfilled_mark() -> None:
     combinations = [frozenset(parts) for parts in ((), ("starts",), ("starts", "keys"), ("heads", "timers"))]
-    for statement in [*QUERIES.values(), LONE_ROW, *map(commit_statement, combinations)]:
+    heads = [heads_statement(frozenset(conditions)) for conditions in ((), ("tenant", "statuses"))]
+    for statement in [*QUERIES.values(), LONE_ROW, RESOLVE_LOSERS, *heads, *map(commit_statement, combinations)]:
         assert not re.search(r"\{\w+\}|(?<!:):\w", statement.text)
         assert len(set(re.findall(r"\$\d+", statement.text))) == len(statement.parameters)

@@ -1,11 +1,15 @@
 """Plans made while tables were tiny stay right when they are full: every look-up by index, nothing scanned."""
 
+import re
+from itertools import combinations
 from typing import Any
 
 import asyncpg
 import pytest
 
 from ductor.journal.postgres import PostgresStore
+from ductor.journal.postgres.settings import PLANNER_SETTINGS
+from ductor.journal.postgres.statements import QUERIES, RESOLVE_LOSERS, heads_statement
 from ductor.journal.store import Appended, HeadUpdate, Payload, TimerUpdate
 from tests.journal.postgres.commits import answered, start, started_runs, tick
 from tests.journal.waiting import until
@@ -87,3 +91,31 @@ async def test_without_the_planner_settings_it_would_be(database: Database, monk
     )
     scanned, _ = await rows_read_by_commits_and_loads(database)
     assert scanned > 0
+
+
+CONDITIONS = ("tenant", "definition", "statuses", "before_run_id")
+COMBINATIONS = [
+    frozenset(conditions) for size in range(len(CONDITIONS) + 1) for conditions in combinations(CONDITIONS, size)
+]
+STATEMENTS = {
+    **QUERIES,
+    "resolve_losers": RESOLVE_LOSERS,
+    **{
+        f"heads by {', '.join(sorted(conditions)) or 'nothing'}": heads_statement(conditions)
+        for conditions in COMBINATIONS
+    },
+}
+
+
+async def test_every_query_on_runs_has_an_index_to_go_by(database: Database) -> None:
+    generic = {**PLANNER_SETTINGS, "plan_cache_mode": "force_generic_plan"}
+    connection = await asyncpg.connect(database.dsn, server_settings=generic)
+    try:
+        for name, statement in STATEMENTS.items():
+            await connection.execute(f"PREPARE explained AS {statement.text}")
+            values = f"({', '.join(['NULL'] * len(statement.parameters))})" if statement.parameters else ""
+            plan = "\n".join(row[0] for row in await connection.fetch(f"EXPLAIN EXECUTE explained {values}"))
+            assert not re.search(r"Seq Scan on eec_(workflow|payload|start_key)", plan), (name, plan)
+            await connection.execute("DEALLOCATE explained")
+    finally:
+        await connection.close()
