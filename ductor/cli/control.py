@@ -19,7 +19,7 @@ def send_control(
     """Send a request to a run and print its receipt."""
 
     async def work() -> int:
-        async with connected(database) as client:
+        async with connected(database, output.output) as client:
             handle = client.run(run)
             ask = handle.cancel if kind == "cancel" else handle.terminate
             receipt = await ask(by=by, request_id=request_id)

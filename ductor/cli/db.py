@@ -12,7 +12,7 @@ def migrate(*, database: DatabaseOptions = DatabaseOptions(), output: OutputOpti
     from ductor.journal.postgres import migrate as migrate_database
 
     async def work() -> int:
-        with progress("migrating"):
+        with progress("migrating", output.output):
             if database.address is not None:
                 applied = await migrate_database(database.address)
             else:
@@ -21,7 +21,7 @@ def migrate(*, database: DatabaseOptions = DatabaseOptions(), output: OutputOpti
         rows = [{"number": one.number, "name": one.name} for one in applied]
         print_rows(rows, output.output, ("migration", "name"), [(str(one.number), one.name) for one in applied])
         if not applied:
-            say("the schema is up to date")
+            say("the schema is up to date", output.output)
         return 0
 
     return run_async(work())

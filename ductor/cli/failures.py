@@ -7,7 +7,7 @@
 | 2 | usage, invalid input, or a database that can't be used: nothing was done |
 | 3 | there is no such run or definition |
 | 4 | the wait timed out; what was waited for goes on |
-| 5 | conflict: the run's state forbids it, or the engine is overloaded for now |
+| 5 | conflict: the run's state forbids it, or the engine is overloaded |
 """
 
 import sys

@@ -22,7 +22,7 @@ def history(
     from ductor.cli.session import connected, run_async
 
     async def work() -> int:
-        async with connected(database) as client:
+        async with connected(database, output.output) as client:
             handle = client.run(run)
             await handle.status()  # tells another tenant's run from one that does not exist: neither is found
             rows = await handle.history()

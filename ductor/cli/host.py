@@ -10,6 +10,7 @@ from ductor.cli.options import DatabaseOptions, OutputOptions
 if TYPE_CHECKING:
     from ductor.actors.host import HostHealth
     from ductor.cli.options import OutputFormat
+    from ductor.host import Host
 
 
 def host(
@@ -36,53 +37,53 @@ def host(
     """
     import logging
 
+    from ductor.actors.host import HostOptions
     from ductor.cli.arguments import duration_argument
     from ductor.cli.session import run_async
     from ductor.handlers import load_tasks
+    from ductor.host import Host
 
     drain_ms, interval_ms = duration_argument(drain, "--drain"), duration_argument(health, "--health")
     assert drain_ms is not None
     assert interval_ms is not None
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    handlers = load_tasks(tasks)
-
-    async def work() -> int:
-        import asyncio
-
-        from ductor.actors.host import HostOptions
-        from ductor.cli.output import progress
-        from ductor.host import Host
-
-        engine = Host(
-            tasks=handlers,
-            definitions=definitions if definitions is not None else (),
-            database=database.address,
-            tenant=database.tenant,
-            options=HostOptions(drain_ms=drain_ms),
-        )
-        with progress("starting the host"):
-            await engine.open()
-        try:
-            reporting = asyncio.create_task(_report(engine, interval_ms / 1_000, output.output))
-            await engine.run_until_stopped()
-            reporting.cancel()
-            logging.getLogger("ductor").info("stopping: attempts in flight may finish within %s", drain)
-        finally:
-            await engine.close()
-        logging.getLogger("ductor").info("stopped")
-        return 0
-
-    return run_async(work())
+    engine = Host(
+        tasks=load_tasks(tasks),
+        definitions=definitions if definitions is not None else (),
+        database=database.address,
+        tenant=database.tenant,
+        options=HostOptions(drain_ms=drain_ms),
+    )
+    run_async(_carry_out(engine, interval_ms / 1_000, output.output))
+    return 0
 
 
-async def _report(engine: "object", interval_s: float, output: "OutputFormat") -> None:
+async def _carry_out(engine: "Host", interval_s: float, output: "OutputFormat") -> None:
+    """Live until a signal comes."""
+    import asyncio
+    import logging
+
+    from ductor.cli.output import progress
+
+    log = logging.getLogger("ductor")
+    with progress("starting the host", output):
+        await engine.open()
+    try:
+        reporting = asyncio.create_task(_report(engine, interval_s, output))
+        await engine.run_until_stopped()
+        reporting.cancel()
+        log.info("stopping: attempts in flight may finish")
+    finally:
+        await engine.close()
+    log.info("stopped")
+
+
+async def _report(engine: "Host", interval_s: float, output: "OutputFormat") -> None:
     """Print the host's health now, and again after each interval."""
     import asyncio
 
     from ductor.cli.output import print_json
-    from ductor.host import Host
 
-    assert isinstance(engine, Host)
     while True:
         health = await engine.health()
         if output == "table":

@@ -77,14 +77,21 @@ def json_text(value: Any, limit: int = 0) -> str:
     return text if not limit or len(text) <= limit else text[: limit - 1] + "…"
 
 
-def say(text: str) -> None:
-    """A word to the person at the terminal, apart from the results."""
-    print(text, file=sys.stderr, flush=True)
+def say(text: str, output: OutputFormat = "table") -> None:
+    """A word to the person at the terminal, apart from the results; none to programs."""
+    if output == "table":
+        print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
-def progress(doing: str) -> Iterator[None]:
-    """Say what is being done if it takes longer than a moment: moving on a terminal, one line elsewhere."""
+def progress(doing: str, output: OutputFormat) -> Iterator[None]:
+    """Say what is being done if it takes longer than a moment: moving on a terminal, one line elsewhere.
+
+    Programs are told nothing: what they find on standard error is an error.
+    """
+    if output != "table":
+        yield
+        return
     finished = threading.Event()
     teller = threading.Thread(target=_tell, args=(doing, finished), daemon=True)
     teller.start()

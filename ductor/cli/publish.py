@@ -26,7 +26,7 @@ def publish(
     found = read_definitions(*files)
 
     async def work() -> int:
-        async with connected(database) as client:
+        async with connected(database, output.output) as client:
             published = await client.publish(*found)
         rows = [{"name": one.name, "version": one.version, "manifest_hash": one.manifest_hash} for one in published]
         cells = [(one.name, one.version, one.manifest_hash[:12]) for one in published]

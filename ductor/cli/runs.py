@@ -36,7 +36,7 @@ def runs(
         raise ArgumentError("--limit", f"from 1 to 1000, found {limit}")
 
     async def work() -> int:
-        async with connected(database) as client:
+        async with connected(database, output.output) as client:
             heads = await client.runs(definition=definition, statuses=status, before=before, limit=limit)
         cells = [
             (

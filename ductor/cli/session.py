@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ductor.cli.options import DatabaseOptions
+from ductor.cli.options import DatabaseOptions, OutputFormat
 from ductor.cli.output import progress
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 
 
 @asynccontextmanager
-async def connected(options: DatabaseOptions) -> "AsyncIterator[Client]":
+async def connected(options: DatabaseOptions, output: OutputFormat = "table") -> "AsyncIterator[Client]":
     """A client of the database that the options name."""
     from ductor.client import Client
 
     client = Client(options.address, tenant=options.tenant)
     doing = "starting the embedded PostgreSQL in ./.ductor" if options.address is None else "connecting"
-    with progress(doing):
+    with progress(doing, output):
         await client.open()
     try:
         yield client
     finally:
-        with progress("stopping the embedded PostgreSQL" if options.address is None else "disconnecting"):
+        with progress("stopping the embedded PostgreSQL" if options.address is None else "disconnecting", output):
             await client.close()

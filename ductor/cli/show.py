@@ -32,7 +32,7 @@ def show(
     from ductor.cli.session import connected, run_async
 
     async def work() -> int:
-        async with connected(database) as client:
+        async with connected(database, output.output) as client:
             view = await client.run(run).status()
             hosts = await client.engine.store.hosts(alive_within_ms=HOST_ALIVE_MS)
         tasks = {host.host_id: host.tasks for host in hosts}

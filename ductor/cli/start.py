@@ -45,10 +45,10 @@ def start(
     timeout_ms = duration_argument(timeout, "--timeout")
 
     async def work() -> int:
-        async with connected(database) as client:
+        async with connected(database, output.output) as client:
             run = await client.start(name, trigger, key=key, version=version)
             if not await client.engine.store.hosts(alive_within_ms=HOST_ALIVE_MS):
-                say("note: no host is alive to carry the run out; start one with `ductor host`")
+                say("note: no host is alive to carry the run out; start one with `ductor host`", output.output)
             started = {"run_id": run.run_id, "is_new": run.is_new}
             if not wait:
                 if output.output == "table":
@@ -56,7 +56,7 @@ def start(
                 else:
                     print_json(started)
                 return 0
-            with progress(f"run {run.run_id} goes on"):
+            with progress(f"run {run.run_id} goes on", output.output):
                 result = await run.result(None if timeout_ms is None else timeout_ms / 1_000)
             print_json(result if output.output == "table" else {**started, "status": "completed", "output": result})
             return 0

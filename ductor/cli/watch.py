@@ -40,7 +40,7 @@ def watch(
     timeout_ms = duration_argument(timeout, "--timeout")
 
     async def work() -> int:
-        async with connected(database) as client:
+        async with connected(database, output.output) as client:
             view = await client.run(run).status()
             version = 0 if from_start else view.version
             while True:

@@ -99,7 +99,13 @@ _numbers = iter(range(1_000))
 def call(folder: Path, environment: dict[str, str]) -> Call:
     def command(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*COMMAND, *arguments], cwd=folder, env={**environment, **more}, capture_output=True, text=True, timeout=60
+            [*COMMAND, *arguments],
+            cwd=folder,
+            env={**environment, **more},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
 
     return command
