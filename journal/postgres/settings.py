@@ -20,7 +20,7 @@ class ConnectionSettings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         dsn: the address.
         through_pooler: a transaction pooler stands between. Session settings are not kept there, so they are made
-        anew in     each transaction of the writer, at the price of two more round trips a batch.
+            anew in each transaction of the writer, at the price of two more round trips a batch.
         prepared_statements: use named prepared statements. A pooler must support them (PgBouncer 1.21 or newer with
             `max_prepared_statements`); where it does not, switch them off, at the price of planning every statement.
         pool_size: connections for reads and single writes; the writer has one of its own and one for commits set aside.
@@ -41,7 +41,7 @@ class WriterLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         queue_commits: commits that may wait; beyond it starts are refused. Ticks of running runs are always taken:
-        there     is one at most for each run that is at work.
+            there is one at most for each run that is at work.
         batch_commits, batch_bytes: one statement's size. A single larger commit goes alone.
         lock_timeout_ms: how long a batch waits for a key that somebody else's open transaction holds.
         split_lock_timeout_ms: the same while a batch is being split to find out which commit it is.
