@@ -14,6 +14,7 @@ from ductor.definitions.limits import DEFAULT_LIMITS, Limits
 from ductor.definitions.manifest import (
     CanonicalizationError,
     CompiledManifest,
+    ManifestError,
     decode_manifest,
     encode_manifest,
     manifest_hash,
@@ -132,8 +133,8 @@ def _finish(definition: Definition, places: PlaceLookup, limits: Limits) -> Comp
         manifest = decode_manifest(canonical)
     except CanonicalizationError as error:
         raise DefinitionError([Problem(code=error.code, message=error.reason)]) from error
-    except msgspec.ValidationError as error:
-        raise DefinitionError([Problem(code="invalid_value", message=str(error))]) from error
+    except ManifestError as error:
+        raise DefinitionError([Problem(code="invalid_value", message=error.reason)]) from error
     if len(canonical) > limits.manifest_bytes:
         message = f"the manifest has {len(canonical):,} bytes, more than {limits.manifest_bytes:,}"
         raise DefinitionError([Problem(code="limit_exceeded", message=f"{message} (limit `manifest_bytes`)")])

@@ -1,8 +1,8 @@
 """JSON Schema 2020-12, as definitions use it: for triggers and for replies.
 
-Schemas are data of tenants, so two things are refused: references that leave the schema, because nothing is fetched,
-and regular expressions that only a backtracking matcher can run, because their time is not bounded. Formats are
-checked, not only noted.
+Schemas are data of tenants, so three things are refused: references that leave the schema, because nothing is fetched;
+regular expressions that only a backtracking matcher can run; and schemas that may look at one value again and again,
+because the time of either is not bounded. Formats are checked, not only noted.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 import jsonschema_rs
 
+from ductor.definitions.schema_cost import cost_fault
 from ductor.definitions.values import JsonObject, JsonValue
 
 PROBLEMS_MAX: Final = 50
@@ -37,6 +38,8 @@ def schema_problems(source: JsonValue) -> list[tuple[JsonPath, str]]:
             found.append((tuple(error.instance_path), error.message))
         except ValueError as error:
             found.append(((), str(error)))
+    if not found and (fault := cost_fault(source)):
+        found.append(((), fault))
     return found[:PROBLEMS_MAX]
 
 
@@ -90,6 +93,8 @@ def _refused(source: JsonValue) -> Iterator[tuple[JsonPath, str]]:
             for key, item in value.items():
                 if key in _REFERENCES and isinstance(item, str) and not item.startswith("#"):
                     yield (*path, key), f"the reference `{item}` leaves the schema; nothing is fetched"
+                if key == "$id" and path and isinstance(item, str):
+                    yield (*path, key), "only the schema as a whole may have an `$id`"
                 if key == "$schema" and item != DRAFT:
                     yield (*path, key), f"only JSON Schema 2020-12 is understood ({DRAFT})"
                 stack.append(((*path, key), item))

@@ -42,6 +42,20 @@ class CanonicalizationError(DuctorError):
         super().__init__(f"no canonical JSON: {reason}")
 
 
+class ManifestError(DuctorError):
+    """Stored JSON is no manifest that this version can read.
+
+    Attributes:
+        reason: what is wrong, with its path in the JSON.
+    """
+
+    code = "unreadable_manifest"
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"this version can't read the manifest: {reason}. Run it on the version that published it.")
+
+
 class CompiledManifest(Definition, frozen=True, kw_only=True):
     """A definition as a run uses it: `steps` in Kahn order, `edges` sorted, bodies likewise.
 
@@ -91,9 +105,12 @@ def decode_manifest(data: bytes | str) -> CompiledManifest:
     """Read a manifest from JSON.
 
     Raises:
-        msgspec.ValidationError: the JSON is no manifest of this version.
+        ManifestError: the JSON is no manifest of this version.
     """
-    return _DECODER.decode(data)
+    try:
+        return _DECODER.decode(data)
+    except msgspec.DecodeError as error:
+        raise ManifestError(str(error)) from error
 
 
 def manifest_hash(canonical: bytes) -> str:

@@ -38,6 +38,7 @@ class Scope:
         prefix: of the refs, as `fan/` for the body of step `fan`; empty for the definition.
         broken: refs of steps that could not be read, with their type where known.
         unsound: refs of steps not every field of which could be read.
+        known: every ref, those of broken steps included.
         extra: names that expressions see here besides the usual ones.
     """
 
@@ -67,12 +68,9 @@ class Scope:
                 self.duplicates.append(step.ref)
             self.steps.setdefault(step.ref, step)
         self.defer_refs = {step.ref for step in defer}
-        self.graph = Graph([ref for ref in self.known if ref not in self.defer_refs], edges)
-
-    @cached_property
-    def known(self) -> tuple[str, ...]:
-        """Every ref, those of broken steps included."""
-        return tuple(dict.fromkeys((*self.steps, *self.broken)))
+        refs = dict.fromkeys((*self.steps, *self.broken))
+        self.known = refs.keys()
+        self.graph = Graph([ref for ref in refs if ref not in self.defer_refs], edges)
 
     @property
     def output_key(self) -> str:

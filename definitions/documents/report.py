@@ -10,6 +10,10 @@ from ductor.definitions.errors import DefinitionError, Place, Problem
 from ductor.definitions.limits import Limits
 
 NAMES_SHOWN_MAX: Final = 30
+"""Valid names listed by one problem."""
+
+NAMES_COMPARED_MAX: Final = 500
+"""Valid names that a misspelt one is compared with."""
 
 
 class _Invalid(Enum):
@@ -67,7 +71,9 @@ class Report:
 
 def valid_names_hint(name: str, valid: Collection[str]) -> str:
     """`Did you mean ...?` where a valid name is near, else all valid names."""
-    near = get_close_matches(name, sorted(valid), n=1, cutoff=0.6)
+    # Comparing is slow, so of thousands of names those with the same first letter are looked at first.
+    candidates = sorted(valid, key=lambda one: (one[:1] != name[:1], one))[:NAMES_COMPARED_MAX]
+    near = get_close_matches(name, candidates, n=1, cutoff=0.6)
     if near:
         return f"Did you mean `{near[0]}`?"
     if not valid:
