@@ -43,8 +43,9 @@ a timestamp. Only the journal (`eec_workflow_transition`) is the truth: heads, t
 from it, and the rest is input that waits to be consumed, or was. [The journal](journal.md) tells how to read it."""
 LIMITS_INTRO = """# Limits
 
-Every queue, loop, payload and expression has a bound with a name. Going over one is a clear error, or work that goes
-on in the next turn; nothing is dropped in silence. What can be set is in [configuration](configuration.md); these can't."""
+Every queue, loop, payload and expression has a bound with a name. Going over one is a clear error, or work that goes on
+in the next turn; nothing is dropped in silence. What can be set stands in [configuration](configuration.md); these
+can't."""
 CONFIGURATION_INTRO = """# Configuration
 
 A host is configured in Python; there is no configuration file.
