@@ -17,6 +17,8 @@ NAME_PATTERN: Final = r"^[^\s\x00-\x1f\x7f]+$"
 NAME_LENGTH_MAX: Final = 200
 TITLE_LENGTH_MAX: Final = 1_000
 DURATION_MS_MAX: Final = 10 * 365 * 24 * 60 * 60 * 1_000
+TIMESTAMP_US_MAX: Final = 2**53 - 1
+"""What canonical JSON carries: until the year 2255."""
 ATTEMPTS_MAX: Final = 100_000
 COUNT_MAX: Final = 1_000_000
 INLINE_CHILDREN_MAX: Final = 10_000
@@ -40,10 +42,13 @@ Cel: TypeAlias = Annotated[str, Meta(min_length=1, extra={"kind": "cel"})]
 TemplateText: TypeAlias = Annotated[str, Meta(min_length=1, extra={"kind": "template"})]
 """Text that may hold `${...}`."""
 
+LimitMs: TypeAlias = Annotated[int, Meta(ge=1, le=DURATION_MS_MAX, extra={"kind": "duration"})]
+"""As `DurationMs`, and longer than nothing: how long something may take."""
+
 DurationMs: TypeAlias = Annotated[int, Meta(ge=0, le=DURATION_MS_MAX, extra={"kind": "duration"})]
 """Whole milliseconds; `30s`, `1h30m`, `PT30S` in documents."""
 
-TimestampUs: TypeAlias = Annotated[int, Meta(extra={"kind": "timestamp"})]
+TimestampUs: TypeAlias = Annotated[int, Meta(ge=-TIMESTAMP_US_MAX, le=TIMESTAMP_US_MAX, extra={"kind": "timestamp"})]
 """Microseconds since 1970 in UTC; RFC 3339 with an offset in documents."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=COUNT_MAX)]

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from ductor.definitions.fields import Cel, Count, DurationMs, Name, Ref, TemplateText, Title
+from ductor.definitions.fields import Cel, Count, LimitMs, Name, Ref, TemplateText, Title
 from ductor.definitions.policies import Lease, Part, Repeat
 from ductor.definitions.steps import AnyStep
 from ductor.definitions.values import JsonObject, JsonValue
@@ -87,7 +87,7 @@ class Definition(Part, frozen=True, kw_only=True):
     context: JsonObject = msgspec.field(default_factory=dict)
     search_attributes: JsonObject = msgspec.field(default_factory=dict)
     output: JsonValue | msgspec.UnsetType = msgspec.UNSET
-    timeout_ms: DurationMs | None = None
+    timeout_ms: LimitMs | None = None
     on_timeout: Literal["fail", "cancel"] = "fail"
     triggers: tuple[Trigger, ...] = ()
     on: tuple[MessageHandler, ...] = ()

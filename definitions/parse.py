@@ -145,17 +145,16 @@ def definition_shape() -> StructShape:
 
 
 def _decode(text: str | bytes, report: Report, limits: Limits) -> str:
-    size = len(text) if isinstance(text, bytes) or text.isascii() else len(text.encode(errors="replace"))
-    if size > limits.document_bytes:
-        message = f"the file has {size:,} bytes, more than {limits.document_bytes:,} (limit `document_bytes`)"
+    """The text itself, without a byte order mark."""
+    data = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
+    if len(data) > limits.document_bytes:
+        message = f"the file has {len(data):,} bytes, more than {limits.document_bytes:,} (limit `document_bytes`)"
         report.add("limit_exceeded", message, "", (1, 1))
         raise DefinitionError(report.problems)
-    if isinstance(text, str):
-        return text.removeprefix("\ufeff")
     try:
-        return text.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = text[: error.start].decode(errors="replace")
+        before = data[: error.start].decode()
         position = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
-        report.add("invalid_utf8", f"the byte 0x{text[error.start]:02x} is not UTF-8", "", position)
+        report.add("invalid_utf8", f"the byte 0x{data[error.start]:02x} is not UTF-8", "", position)
         raise DefinitionError(report.problems) from error

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ductor.definitions.fields import Attempts, Cel, Count, DurationMs, Name, Share, TemplateText
+from ductor.definitions.fields import Attempts, Cel, Count, DurationMs, LimitMs, Name, Share, TemplateText
 from ductor.definitions.values import JsonValue
 
 
@@ -49,10 +49,10 @@ class Timeouts(Part, frozen=True, kw_only=True):
         heartbeat_ms: between two signs of life of the handler.
     """
 
-    attempt_ms: DurationMs | None = None
-    start_ms: DurationMs | None = None
-    total_ms: DurationMs | None = None
-    heartbeat_ms: DurationMs | None = None
+    attempt_ms: LimitMs | None = None
+    start_ms: LimitMs | None = None
+    total_ms: LimitMs | None = None
+    heartbeat_ms: LimitMs | None = None
 
 
 class Repeat(Part, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ class Lease(Part, frozen=True, kw_only=True):
 
     key: TemplateText
     limit: Count = 1
-    timeout_ms: DurationMs | None = None
+    timeout_ms: LimitMs | None = None
 
 
 class Compensation(Part, frozen=True, kw_only=True):

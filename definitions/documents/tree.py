@@ -6,12 +6,14 @@ unreadable raises. Nothing here recurses, and aliases are counted as if written 
 takes more than its limits.
 """
 
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from ductor.definitions.documents.nodes import Node, Position, shorten
 from ductor.definitions.errors import DefinitionError, Place, Problem
 from ductor.definitions.limits import Limits
 from ductor.definitions.manifest import number_is_canonical
+
+HALF_A_PAIR: Final = "the text holds half a surrogate pair, which is no character"
 
 
 class TreeBuilder:
@@ -41,7 +43,7 @@ class TreeBuilder:
     def scalar(self, value: bool | int | float | str | None, position: Position, anchor: str | None = None) -> None:
         """Add a scalar value."""
         if isinstance(value, str):
-            self._check_text(value, position)
+            value = self._checked(value, position)
         elif isinstance(value, (int, float)) and not isinstance(value, bool) and not number_is_canonical(value):
             self.report_number(str(value), position)
             value = 0
@@ -62,7 +64,7 @@ class TreeBuilder:
         """Name the value that comes next."""
         if len(text) > self._limits.key_length:
             self.stop_at_limit("key_length", "characters in one key", position)
-        self._check_text(text, position)
+        text = self._checked(text, position)
         keys = self._open[-1][0].keys
         if keys is None or text not in keys:
             self._keys.append(text)
@@ -149,11 +151,14 @@ class TreeBuilder:
             if key is not None:
                 parent[key] = node
 
-    def _check_text(self, text: str, position: Position) -> None:
+    def _checked(self, text: str, position: Position) -> str:
+        """The text, with what is no character written out, so that nobody stumbles over it later."""
         if len(text) > self._limits.text_length:
             self.stop_at_limit("text_length", "characters in one text", position)
         if not text.isascii():
             try:
                 text.encode()
             except UnicodeEncodeError:
-                self.report("invalid_text", "the text holds half a surrogate pair, which is no character", position)
+                self.report("invalid_text", HALF_A_PAIR, position)
+                return text.encode(errors="backslashreplace").decode()
+        return text

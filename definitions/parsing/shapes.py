@@ -175,6 +175,8 @@ class TimeShape:
     """A duration or a timestamp, as text."""
 
     kind: Literal["duration", "timestamp"]
+    minimum: float | None = None
+    maximum: float | None = None
 
     def accepts(self, node: Node) -> bool:
         return isinstance(node.value, str)
@@ -185,10 +187,17 @@ class TimeShape:
             message = f"expected a {self.kind}, found {node.kind()}"
             return report.add("wrong_type", message, path, node.position, "Write it as text with its unit, as 30s.")
         try:
-            return parse_duration_ms(value) if self.kind == "duration" else parse_timestamp_us(value)
+            number = parse_duration_ms(value) if self.kind == "duration" else parse_timestamp_us(value)
         except TimeFormatError as error:
             message = f"{error.text!r} {error.message}"
             return report.add(f"invalid_{self.kind}", message, path, node.position, error.hint)
+        if self.minimum is not None and number < self.minimum:
+            message = f"`{shorten(value)}` is too {'short' if self.kind == 'duration' else 'early'}"
+            return report.add(f"invalid_{self.kind}", message, path, node.position)
+        if self.maximum is not None and number > self.maximum:
+            message = f"`{shorten(value)}` is too {'long' if self.kind == 'duration' else 'late'}"
+            return report.add(f"invalid_{self.kind}", message, path, node.position)
+        return number
 
     def schema(self) -> JsonObject:
         if self.kind == "timestamp":

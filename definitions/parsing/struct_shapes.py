@@ -242,7 +242,7 @@ def _scalar_shape(kind: types.Type, text_kind: str) -> Shape:
         return BooleanShape()
     if isinstance(kind, (types.IntType, types.FloatType)):
         if text_kind in ("duration", "timestamp"):
-            return TimeShape("duration" if text_kind == "duration" else "timestamp")
+            return TimeShape("duration" if text_kind == "duration" else "timestamp", kind.ge, kind.le)
         return NumberShape(isinstance(kind, types.IntType), kind.ge, kind.le)
     if isinstance(kind, types.LiteralType):
         words = tuple(value for value in kind.values if isinstance(value, str) and value)

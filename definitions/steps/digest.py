@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ductor.definitions.fields import Count, DurationMs, TemplateText
+from ductor.definitions.fields import Count, LimitMs, TemplateText
 from ductor.definitions.policies import Part
 from ductor.definitions.steps.step import CompiledField, FieldProblem, RunsIn, Step
 from ductor.definitions.values import JsonValue
@@ -12,7 +12,7 @@ from ductor.definitions.values import JsonValue
 class Window(Part, frozen=True, kw_only=True):
     """Fixed from the first item; closes after `duration_ms` or at `count` items, whichever comes first."""
 
-    duration_ms: DurationMs | None = None
+    duration_ms: LimitMs | None = None
     count: Count | None = None
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from ductor.definitions.fields import Cel, Count, DurationMs, Name, Ref, Title
+from ductor.definitions.fields import Cel, Count, LimitMs, Name, Ref, Title
 from ductor.definitions.policies import Compensation, EmittedEvent, Lease, Part, Repeat, Retry, SentSignal, Timeouts
 from ductor.definitions.values import JsonObject, JsonValue
 
@@ -159,5 +159,5 @@ class ParkedStep(Step, frozen=True, kw_only=True):
     outcomes: ClassVar[tuple[str, ...]] = ("success", "timeout", "error")
     runs_in: ClassVar[RunsIn] = "parked"
 
-    timeout_ms: DurationMs | None = None
+    timeout_ms: LimitMs | None = None
     on_timeout: Literal["fail", "skip", "approve"] = "fail"

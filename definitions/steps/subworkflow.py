@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from ductor.definitions.fields import DurationMs, Name, TemplateText
+from ductor.definitions.fields import LimitMs, Name, TemplateText
 from ductor.definitions.policies import Repeat
 from ductor.definitions.steps.step import CompiledField, FieldProblem, RunsIn, Step
 from ductor.definitions.values import JsonValue
@@ -36,7 +36,7 @@ class SubworkflowStep(Step, tag="subworkflow", frozen=True, kw_only=True):
     key: TemplateText | None = None
     mode: Literal["sync", "async"] = "sync"
     wait_for: Name = "terminal"
-    timeout_ms: DurationMs | None = None
+    timeout_ms: LimitMs | None = None
     on_timeout: Literal["fail_parent", "detach", "continue_with_error"] = "fail_parent"
     on_parent_close: Literal["cancel", "abandon"] = "cancel"
     repeat: Repeat | None = None

@@ -164,7 +164,13 @@ def test_a_byte_order_mark_is_passed_over():
 
 
 @pytest.mark.parametrize(
-    ("text", "code"), [("", "empty_document"), ("# nothing\n---\n", "empty_document"), (b"name: \xff", "invalid_utf8")]
+    ("text", "code"),
+    [
+        ("", "empty_document"),
+        ("# nothing\n---\n", "empty_document"),
+        (b"name: \xff", "invalid_utf8"),
+        ("name: \ud800", "invalid_utf8"),
+    ],
 )
 def test_texts_without_a_definition(text, code):
     with pytest.raises(DefinitionError) as caught:
