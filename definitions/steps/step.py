@@ -103,6 +103,9 @@ class Step(Part, tag_field="type", frozen=True, kw_only=True):
             yield FieldProblem(
                 "compensate_needs_one", "compensate", "`compensate` needs exactly one of `task` and `child: true`"
             )
+        elif undo is not None and undo.child and self.runs_in != "child":
+            message = f"a `{self.type_name}` has no child whose compensations could run"
+            yield FieldProblem("compensate_without_child", "compensate", message, "Name a `task`.")
 
 
 class WorkerStep(Step, frozen=True, kw_only=True):

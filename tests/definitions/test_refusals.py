@@ -107,6 +107,7 @@ FIELDS = [
     ("cancels_itself", "cancels: »[a]"),
     ("compensate_needs_one", "compensate: »{}"),
     ("compensate_needs_one", "compensate: »{task: t, child: true}"),
+    ("compensate_without_child", "compensate: »{child: true}"),
     ("retry_order", "retry: {initial: 1m, max: »30s}"),
     ("retry_contradiction", "retry: {only: [X], except: »[X]}"),
     ("retry_unreachable", "retry: [»{max_attempts: 2}, {only: [X]}]"),
