@@ -92,6 +92,7 @@ class Attempt:
         is_settled: its result is decided.
         is_stop_requested: its handler was told to stop.
         is_interrupted: the host can't wait for it any more: that its handler stopped is no result.
+        has_started: a worker has called its handler.
         has_ended: its handler was called and runs no more.
         running_in: the asyncio task to cancel when the handler should stop; None while nothing can be cancelled.
     """
@@ -100,6 +101,7 @@ class Attempt:
         "assignment",
         "context",
         "has_ended",
+        "has_started",
         "is_interrupted",
         "is_settled",
         "is_stop_requested",
@@ -121,13 +123,8 @@ class Attempt:
         self.timer: asyncio.TimerHandle | None = None
         self.started_at_us = 0
         self.started_at_s = 0.0
-        self.is_settled = self.is_stop_requested = self.is_interrupted = self.has_ended = False
+        self.is_settled = self.is_stop_requested = self.is_interrupted = self.has_started = self.has_ended = False
         self.running_in: asyncio.Task[Any] | None = None
-
-    @property
-    def has_started(self) -> bool:
-        """Whether a worker has started it."""
-        return self.started_at_us != 0
 
     def next_limit(self) -> tuple[float, TimeoutKind] | None:
         """The first limit to come, by the loop's clock, and its kind."""

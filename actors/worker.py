@@ -232,7 +232,7 @@ class WorkerPool:
         if limits is not None and self._has_expired(attempt):
             return False
         assert task is not None
-        attempt.started_at_us = self._clock.now_us()
+        attempt.has_started, attempt.started_at_us = True, self._clock.now_us()
         self._running_count += 1
         if task.binding.wants_context:
             attempt.context = TaskContext(assignment, self._loop, _deadline_us(attempt))

@@ -360,6 +360,19 @@ async def test_handlers_do_not_run_in_the_context_of_the_teller():
     assert variable.get() == "teller's"
 
 
+@virtual_time
+async def test_the_actors_context_stays_its_own_over_many_loop_steps():
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="clean")
+    actor, ref = started()
+    for number in range(MESSAGES_PER_LOOP_STEP):
+        ref.tell(number)
+    ref.tell(lambda actor: variable.set("set in the second step"))
+    await settled()
+    ref.tell(lambda actor: actor.seen.append(variable.get()))
+    await settled()
+    assert actor.seen[-1] == "set in the second step"
+
+
 async def test_another_thread_may_tell_but_not_ask():
     actor, ref = started()
     done = asyncio.Event()

@@ -42,21 +42,27 @@ async def test_a_running_handler_is_cancelled():
 
 @virtual_time
 async def test_what_waits_is_cancelled_at_once():
-    desk = Desk(wait, concurrency=1)
+    calls: list[int] = []
+
+    async def note(number: int) -> None:
+        calls.append(number)
+
+    desk = Desk(note, concurrency=1)
     for number in (1, 2):
-        desk.pool.offer(assignment("wait", {"seconds": 1}, number=number))
+        desk.pool.offer(assignment("note", {"number": number}, number=number))
     desk.pool.offer(assignment("unknown"))
-    for token in ("run/wait/2", "run/unknown/1", "run/wait/1"):  # the last has been handed over and not begun
+    for token in ("run/note/2", "run/unknown/1", "run/note/1"):  # the last has been handed over and not begun
         desk.pool.cancel(token)
     assert [(result.token, result.finished.outcome) for result in desk.delivered] == [
-        ("run/wait/2", "cancelled"),
+        ("run/note/2", "cancelled"),
         ("run/unknown/1", "cancelled"),
-        ("run/wait/1", "cancelled"),
+        ("run/note/1", "cancelled"),
     ]
     assert desk.delivered[0].finished.started_at_us == 0
     assert desk.pool.load.waiting == desk.pool.load.waiting_for_handler == desk.pool.in_flight == 0
-    assert (await desk.run(assignment("wait", {"seconds": 0}, number=3))).outcome == "succeeded"
+    assert (await desk.run(assignment("note", {"number": 3}, number=3))).outcome == "succeeded"
     assert len(desk.delivered) == 4
+    assert calls == [3]
 
 
 @virtual_time
@@ -282,7 +288,20 @@ async def test_a_worker_cancelled_while_idle_takes_nothing_with_it():
     desk = Desk(which_task, concurrency=1)
     await desk.run(assignment("which_task", number=1))
     await cancel_the_worker(desk)
+    began = asyncio.get_running_loop().time()
     assert (await desk.run(assignment("which_task", number=2))).output == "worker-1-worker-2 0"
+    assert asyncio.get_running_loop().time() - began < REPLACEMENT_PAUSE_S
+
+
+@virtual_time
+async def test_a_handler_that_swallows_its_workers_cancellation_has_a_result_and_the_worker_ends():
+    desk = Desk(finishes_anyway, which_task, concurrency=1)
+    desk.pool.offer(assignment("finishes_anyway"))
+    desk.pool.offer(assignment("which_task"))
+    await settled()
+    await cancel_the_worker(desk)
+    finished = await desk.results(2)
+    assert [one.output for one in finished] == ["finished", "worker-1-worker-2 0"]
 
 
 @virtual_time
@@ -339,3 +358,44 @@ async def test_an_abandoned_token_that_is_offered_again_runs_anew():
     assert desk.delivered == []
     desk.pool.cancel("run/finishes_anyway/1")
     assert [one.output for one in await desk.results(1)] == ["finished"]
+
+
+@virtual_time
+async def test_a_handler_that_died_with_its_worker_is_no_straggler():
+    async def dies() -> None:
+        try:
+            await asyncio.sleep(3_600)
+        except asyncio.CancelledError:
+            raise GeneratorExit from None
+
+    desk = Desk(dies, wait, concurrency=2)
+    failures: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context["message"]))
+    desk.pool.offer(assignment("dies"))
+    desk.pool.offer(assignment("wait", {"seconds": 3_600}))
+    await settled()
+    desk.pool.abandon("run/dies/1")
+    assert desk.pool.load.stragglers == 1
+    await settled()
+    assert failures == ["worker worker-1-worker-1 failed"]
+    assert desk.pool.load.stragglers == 0
+    await cancel_the_worker(desk)  # the other one, whose attempt is not reported yet
+    desk.pool.abandon("run/wait/1")
+    assert desk.pool.load.stragglers == 0
+    await asyncio.sleep(60)
+    assert desk.delivered == []
+
+
+@virtual_time
+async def test_an_attempt_that_dies_with_its_worker_while_the_pool_drains_is_not_waited_for():
+    desk = Desk(wait, concurrency=1)
+    desk.pool.offer(assignment("wait", {"seconds": 3_600}))
+    await settled()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    draining = loop.create_task(desk.pool.drain(60_000))
+    await settled()
+    await cancel_the_worker(desk)
+    assert await draining == 0
+    assert loop.time() == began
+    assert desk.delivered == []

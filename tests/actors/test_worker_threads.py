@@ -183,6 +183,28 @@ async def test_a_coroutine_function_hidden_by_a_decorator_is_awaited_and_can_be_
     await desk.pool.close()
 
 
+async def test_a_cancellation_reaches_a_hidden_coroutine_that_has_not_begun():
+    go_on = threading.Event()
+    reached: list[str] = []
+
+    async def wait() -> None:
+        await asyncio.sleep(0)
+        reached.append("behind the first wait")
+
+    def slow_to_begin() -> Any:
+        assert go_on.wait(SIGNAL_TIMEOUT_S)
+        return wait()
+
+    desk = Desk(slow_to_begin)
+    desk.pool.offer(assignment("slow_to_begin"))
+    await until(lambda: desk.pool.load.running == 1)
+    desk.pool.cancel("run/slow_to_begin/1")
+    go_on.set()
+    assert (await desk.results(1))[0].outcome == "cancelled"
+    assert reached == []
+    await desk.pool.close()
+
+
 async def test_close_does_not_wait_for_a_thread_that_is_stuck():
     release = threading.Event()
 
