@@ -9,7 +9,6 @@ import difflib
 import uuid
 from collections.abc import Sequence
 
-from ductor.actors.coordinator import folded
 from ductor.actors.errors import (
     ControlRefusedError,
     DefinitionNotFoundError,
@@ -33,6 +32,7 @@ from ductor.journal.clock import Clock
 from ductor.journal.codec import checked_value, decode_events, encode_events
 from ductor.journal.events import TERMINAL_RUN_STATUSES, AnyEvent, ControlKind, RunStarted, TickLimited
 from ductor.journal.ids import Ids
+from ductor.journal.replay import loaded_state
 from ductor.journal.store import (
     Appended,
     Commit,
@@ -113,7 +113,7 @@ class Client:
         record = await self.store.manifest(loaded.head.manifest_hash)
         if record is None:
             raise ManifestMissingError(loaded.head.manifest_hash)
-        return run_view(loaded.head, folded(loaded), decode_manifest(record.manifest))
+        return run_view(loaded.head, loaded_state(loaded), decode_manifest(record.manifest))
 
     async def history(self, run_id: str, *, after_version: int = 0, limit: int = 1_000) -> list[HistoryRow]:
         """Rows of a run's journal, in order. Raises RunNotFoundError."""
@@ -186,7 +186,7 @@ class Client:
         loaded = await self.store.load(run_id)
         if loaded is None:
             raise RunNotFoundError(run_id)
-        return outcome_of(folded(loaded))
+        return outcome_of(loaded_state(loaded))
 
     # --- what a host does otherwise -----------------------------------------------------------------------------------
 

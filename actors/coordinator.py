@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ductor.actors.messages import Assignment, AttemptResult, Committed, TimerDue, Wake
+from ductor.actors.messages import Assignment, AttemptResult, Committed, MessageArrived, TimerDue, Wake
 from ductor.actors.runtime import LoopActor
 from ductor.actors.tick.compute import TickInputs, compute
 from ductor.actors.tick.payload import TickPayload
@@ -39,11 +39,12 @@ from ductor.definitions.program import Program
 from ductor.definitions.steps.step import WorkerStep
 from ductor.definitions.values import JsonValue
 from ductor.journal.chain import link
-from ductor.journal.codec import decode_events, decode_state, decode_value, encode_events, encode_state
+from ductor.journal.codec import decode_value, encode_events, encode_state
 from ductor.journal.errors import OverloadedError
-from ductor.journal.events import AttemptFinished, ControlReceived, RunStarted
-from ductor.journal.fold import finish_row, fold_row
+from ductor.journal.events import AttemptFinished, ControlReceived, Message, RunStarted
+from ductor.journal.fold import finish_row
 from ductor.journal.ids import attempt_token
+from ductor.journal.replay import loaded_state
 from ductor.journal.state import FOLD_REVISION, RunState
 from ductor.journal.store import (
     Appended,
@@ -53,10 +54,8 @@ from ductor.journal.store import (
     CommitAnswer,
     Conflict,
     Control,
-    ControlDisposition,
     HeadStart,
     HeadUpdate,
-    LoadedRun,
     Payload,
     Snapshot,
     StartKeyTaken,
@@ -106,6 +105,7 @@ class Coordinator(LoopActor):
         self._results: list[AttemptResult] = []
         self._rows: list[AttemptRow] = []
         self._controls: list[Control] = []
+        self._messages: list[Message] = []
         self._start: StartRun | None = None
         self._reads_inputs = False
         self._reissues = False
@@ -129,14 +129,19 @@ class Coordinator(LoopActor):
         elif type(message) is Wake:
             self._reads_inputs = True
             self._reissues = self._reissues or message.reissues
+        elif type(message) is MessageArrived:
+            self._take_in_hand(message.message, message.payload)
         elif type(message) is StartRun:
             self._start = message
-        elif type(message) is not TimerDue:
+        elif type(message) is TimerDue:
+            # a message that was stored before the deadline comes before the timer
+            self._reads_inputs = self._reads_inputs or (self.state is not None and self.state.is_listening)
+        else:
             raise TypeError(f"a coordinator does not know what to do with {message!r}")
         if type(message) is not Wake:
             self._reissues = True  # what wakes us from inside this host shows that the run is carried out here
-        if self._in_flight is None and self._start is None and (self.state is None or self._reads_inputs):
-            return self._load()
+        if self._in_flight is None and self._start is None:
+            return self._reading()
         return None
 
     def on_drained(self) -> None:
@@ -153,6 +158,36 @@ class Coordinator(LoopActor):
 
     # --- load ---------------------------------------------------------------------------------------------------------
 
+    def _reading(self) -> Coroutine[None, None, None] | None:
+        """What has to be read before the next tick."""
+        if self.state is None:
+            return self._load()
+        return self._read_inputs() if self._reads_inputs else None
+
+    async def _read_inputs(self) -> None:
+        state = self.state
+        self._reads_inputs = False
+        inputs = await self.engine.store.inputs(self.run_id)
+        if state is None or inputs is None or inputs.head_version != state.version:
+            await self._load()  # somebody else has written meanwhile
+            return
+        for payload in inputs.payloads:
+            state.payloads[payload.hash] = decode_value(payload.text)
+        self._controls, self._rows = list(inputs.controls), list(inputs.attempts)
+        self._messages = list(inputs.messages)
+        self._offer_running()
+
+    def _take_in_hand(self, message: Message, payload: Payload | None) -> None:
+        """A message that was just stored. One that may have been read already, or come out of order, is read instead."""
+        state = self.state
+        last = self._messages[-1].position if self._messages else state.message_position if state is not None else None
+        if state is None or last is None or message.position <= last:
+            self._reads_inputs = True
+            return
+        if payload is not None:
+            state.payloads[payload.hash] = decode_value(payload.text)
+        self._messages.append(message)
+
     async def _load(self) -> None:
         self.state, self._reads_inputs = None, False
         loaded = await self.engine.store.load(self.run_id)
@@ -160,7 +195,7 @@ class Coordinator(LoopActor):
             self.engine.run_not_found(self.run_id, self._results)
             self.actor_ref.stop()
             return
-        state = folded(loaded)
+        state = loaded_state(loaded)
         self.program = await self.engine.program(state.manifest_hash)
         self.state = state
         self._head_status = loaded.head.status
@@ -168,7 +203,13 @@ class Coordinator(LoopActor):
         self._snapshot_bytes = len(loaded.snapshot.state) if loaded.snapshot is not None else 0
         self._tail_bytes = sum(len(row.events) for row in loaded.tail)
         self._controls, self._rows = list(loaded.controls), list(loaded.attempts)
-        if self._reissues:
+        self._messages = list(loaded.messages)
+        self._offer_running()
+
+    def _offer_running(self) -> None:
+        """Attempts that the journal calls running go to workers again; one that holds its attempt keeps it."""
+        state = self.state
+        if state is not None and self._reissues and state.running_count:
             for ref in state.open_nodes:
                 if state.nodes[ref].status == "running":
                     self.engine.offer(self._assignment(ref, is_redelivery=True))
@@ -187,23 +228,37 @@ class Coordinator(LoopActor):
         assert program is not None
         results, self._results = self._results, []
         rows, self._rows = self._rows, []
+        messages, self._messages = self._messages, []
         control = self._controls.pop(0) if self._controls else None
         self._is_due = False
+        was_paused = state.paused_at_us is not None
         inputs = TickInputs()
         if results or rows:
             inputs.results = [result.finished for result in results] + [finished_of(row) for row in rows]
             inputs.payloads = [(result.payload, result.value) for result in results if result.payload is not None]
+        if messages and not was_paused:
+            inputs.messages = messages
         if control is not None:
             inputs.control = ControlReceived(
                 request_id=control.request_id, kind=control.kind, arguments=control.arguments, by=control.by
             )
         payload = compute(program, state, inputs, self.engine.clock.now_us())
-        if payload.events or payload.control is not None or rows:
+        if was_paused:
+            self._reads_inputs = state.paused_at_us is None  # resumed: what waited meanwhile is read now
+            if payload.deferred:
+                results, rows = self._keep_for_later(results), []
+        if payload.events or payload.control is not None or rows or payload.outbox.messages:
             self._commit(payload, results, rows, control)
             return
         for result in results:  # superseded, all of them
             self.engine.confirm(result)
         self._rest()
+
+    def _keep_for_later(self, results: list[AttemptResult]) -> list[AttemptResult]:
+        """The run is paused: results become rows, which are read when it is resumed. Nothing is left in hand."""
+        for result in results:
+            self.engine.store_result(result)
+        return []
 
     def _commit(
         self, payload: TickPayload, results: list[AttemptResult], rows: list[AttemptRow], control: Control | None
@@ -215,6 +270,7 @@ class Coordinator(LoopActor):
             version, events = state.version, encode_events(payload.events)
             chain_hash = link(state.last_hash, state.run_id, version, state.at_us, events)
             finish_row(state, chain_hash)
+        outbox = payload.outbox
         superseded = {(finished.node, finished.generation) for finished in payload.superseded}
         commit = Commit(
             run_id=self.run_id,
@@ -229,6 +285,13 @@ class Coordinator(LoopActor):
             payloads=tuple(payload.payloads),
             controls=() if payload.control is None else (payload.control,),
             attempts=tuple(disposition_of(row, superseded) for row in rows),
+            messages=tuple(outbox.messages.values()),
+            waits=tuple(outbox.waits.values()),
+            waits_gone=tuple(outbox.waits_gone),
+            inbox=tuple(outbox.inbox.values()),
+            inbox_gone=tuple(outbox.inbox_gone),
+            published=tuple(outbox.published),
+            sent=tuple(outbox.sent),
         )
         self._in_flight = InFlight(commit, payload, results, rows, control)
         try:
@@ -277,9 +340,11 @@ class Coordinator(LoopActor):
         in_flight, self._in_flight = self._in_flight, None
         assert in_flight is not None
         if type(answer) is Appended:
-            self._is_due = bool(self._results or self._rows or self._controls or in_flight.payload.is_limited)
+            self._is_due = bool(
+                self._results or self._rows or self._controls or self._messages or in_flight.payload.is_limited
+            )
             self._appended(in_flight)
-            return self._load() if self._reads_inputs and self.state is not None else None
+            return self._read_inputs() if self._reads_inputs else None
         self.state = None
         self._results[:0] = in_flight.results
         if type(answer) is Conflict:
@@ -310,33 +375,13 @@ class Coordinator(LoopActor):
         if self._start is not None:
             self._answer_start(Started(self.run_id, is_new=True))
         self._tail_bytes += len(in_flight.commit.events)
-        if state.is_terminal:
-            self._ended(state)
-            return
-        if self._tail_bytes > max(self._snapshot_bytes, MIN_SNAPSHOT_BYTES):
+        commit = in_flight.commit
+        if commit.waits or commit.published or commit.sent:
+            self.engine.sent_with(commit)
+        if state.is_terminal and commit.version:
+            self.engine.run_ended(outcome_of(state))
+        elif self._tail_bytes > max(self._snapshot_bytes, MIN_SNAPSHOT_BYTES):
             self._snapshot(state)
-
-    def _ended(self, state: RunState) -> None:
-        for control in self._controls:
-            self._dispose_late(control, state)
-        self._controls.clear()
-        self.engine.run_ended(outcome_of(state))
-        self.state = None
-        self.actor_ref.stop()
-
-    def _dispose_late(self, control: Control, state: RunState) -> None:
-        """A control that came while the run was ending: it is refused, on record."""
-        refusal = ControlDisposition(control.request_id, "refused", f"the run has ended as {state.status}")
-        commit = Commit(
-            run_id=self.run_id,
-            version=0,
-            commit_id=self.engine.ids.commit_id(),
-            at_us=state.at_us,
-            events=b"",
-            hash=b"",
-            controls=(refusal,),
-        )
-        self.engine.store.commit(commit, lambda _answer: None)
 
     async def _after_conflict(self) -> None:
         self._conflicts += 1
@@ -361,7 +406,9 @@ class Coordinator(LoopActor):
         state = self.state
         assert state is not None
         if state.is_terminal:
-            self._ended(state)
+            self.engine.run_ended(outcome_of(state))
+            self.state = None
+            self.actor_ref.stop()
             return
         earliest = state.timers.earliest()
         self.engine.at_rest(self, None if earliest is None else earliest[0])
@@ -406,18 +453,6 @@ class Coordinator(LoopActor):
             total_deadline_us=None if total_ms is None else node.round_started_at_us + total_ms * 1_000,
             is_redelivery=is_redelivery,
         )
-
-
-def folded(loaded: LoadedRun) -> RunState:
-    """The state of a loaded run: newest snapshot, then the rows after it."""
-    snapshot = loaded.snapshot
-    state = decode_state(snapshot.state) if snapshot is not None else RunState(run_id=loaded.head.run_id)
-    for row in loaded.tail:
-        events = decode_events(row.events, run_id=row.run_id, version=row.version)
-        fold_row(state, row.version, row.at_us, row.hash, events)
-    for payload in loaded.payloads:
-        state.payloads[payload.hash] = decode_value(payload.text)
-    return state
 
 
 def finished_of(row: AttemptRow) -> AttemptFinished:

@@ -6,7 +6,7 @@ The engine is the coordinators' only view of the world, and their supervisor. It
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -28,7 +28,7 @@ from ductor.journal.clock import Clock
 from ductor.journal.errors import StoreUnavailableError, UnknownEventError
 from ductor.journal.events import RunStarted
 from ductor.journal.ids import Ids
-from ductor.journal.store import Payload, PublishedDefinition, Snapshot, Store
+from ductor.journal.store import AttemptRow, Commit, Payload, PublishedDefinition, Snapshot, Store
 
 MAX_ACTOR_FAILURES = 5
 """A run that kills its actor so often in a row is set aside."""
@@ -97,6 +97,7 @@ class Engine:
         self._pauses: set[asyncio.TimerHandle] = set()
         self._loop = asyncio.get_running_loop()
         self._is_closing = False
+        self.bus_work: Callable[[Commit], None] = lambda _commit: None
 
     # --- what coordinators use ----------------------------------------------------------------------------------------
 
@@ -200,6 +201,17 @@ class Engine:
         self.timers.arm(run_id, None)
         self._resting.pop(run_id, None)
 
+    def store_result(self, result: AttemptResult) -> None:
+        """Keep a result as a row, for a run that can't apply it now; its worker may forget it then."""
+        self.spawn(self._store_result(result))
+
+    def sent_with(self, commit: Commit) -> None:
+        """Events, signals and waits of a commit are durable: bring them to whom they concern."""
+        for sent in commit.sent:
+            self.wake(sent.run_id, reissues=False)
+        if commit.published or commit.waits:
+            self.bus_work(commit)
+
     def save_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot, beside the work. It is a cache: failing to is only logged."""
         self.spawn(self._save_snapshot(snapshot))
@@ -299,6 +311,29 @@ class Engine:
 
     def _timer_due(self, run_id: str) -> None:
         self.tell(run_id, TimerDue())
+
+    async def _store_result(self, result: AttemptResult) -> None:
+        finished = result.finished
+        row = AttemptRow(
+            run_id=result.run_id,
+            node=finished.node,
+            generation=finished.generation,
+            outcome=finished.outcome,
+            output=finished.output,
+            output_ref=finished.output_ref,
+            error=finished.error,
+            worker=finished.worker,
+            started_at_us=finished.started_at_us,
+            finished_at_us=finished.finished_at_us,
+        )
+        payloads = () if result.payload is None else (result.payload,)
+        try:
+            await self.store.append_attempt(row, payloads)
+        except StoreUnavailableError as error:
+            _log.warning("a result of run %s stays in memory for now: %s", result.run_id, error)
+            self.wake_later(result.run_id)
+            return
+        self.confirm(result)
 
     async def _save_snapshot(self, snapshot: Snapshot) -> None:
         try:

@@ -4,7 +4,7 @@ import msgspec
 
 from ductor.definitions.policies import Timeouts
 from ductor.definitions.values import JsonValue
-from ductor.journal.events import AttemptFinished
+from ductor.journal.events import AttemptFinished, Message
 from ductor.journal.store import CommitAnswer, Payload
 
 
@@ -55,6 +55,13 @@ class Wake(msgspec.Struct, frozen=True):
     """
 
     reissues: bool = True
+
+
+class MessageArrived(msgspec.Struct, frozen=True):
+    """A message for the run was stored just now, with the text of its payload where that is large."""
+
+    message: Message
+    payload: Payload | None = None
 
 
 class TimerDue(msgspec.Struct, frozen=True):

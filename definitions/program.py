@@ -13,13 +13,20 @@ import msgspec
 from ductor.definitions.documents.places import NO_PLACES, PlaceLookup, edge_place_key, field_key
 from ductor.definitions.errors import Place
 from ductor.definitions.expressions import Expression, FunctionLibrary, Template, compile_expression, compile_template
+from ductor.definitions.expressions.correlation import Correlation, correlation_of
 from ductor.definitions.graph import Graph
 from ductor.definitions.manifest import CompiledManifest, encode_manifest, manifest_hash
-from ductor.definitions.model import Edge
+from ductor.definitions.model import Edge, MessageHandler
 from ductor.definitions.steps import AnyStep
 from ductor.definitions.triggers import TriggerSchema
 from ductor.definitions.values import JsonValue
-from ductor.definitions.variables import CHOICE_VARIABLES, START_VARIABLES, STEP_VARIABLES, field_variables
+from ductor.definitions.variables import (
+    CHOICE_VARIABLES,
+    EVENT_VARIABLES,
+    START_VARIABLES,
+    STEP_VARIABLES,
+    field_variables,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,8 @@ class ProgramNode:
         ancestors: the steps that lead here; computed only where `cancel_rest` needs them, else empty.
         expressions, templates: by `CompiledField.path`; a field that is not given is absent.
         run_if, input: those of the same name, at hand.
+        sends: whether the step emits events or sends signals when it succeeds.
+        correlations: of each `match`, by its path, where it has one.
         effects: a template for each context key.
     """
 
@@ -69,6 +78,27 @@ class ProgramNode:
     run_if: Expression | None
     effects: Mapping[str, Template]
     input: Template | None
+    sends: bool
+    correlations: Mapping[str, Correlation]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramHandler:
+    """What the definition does with a message that it hears at any time (`on`).
+
+    Attributes:
+        index: its place in `on`.
+        signal, event: the name it hears; one of them is None.
+        correlation: how an event finds it without being tried on every run.
+    """
+
+    index: int
+    signal: str | None
+    event: str | None
+    match: Expression | None
+    correlation: Correlation | None
+    effects: Mapping[str, Template]
+    cancels: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +122,7 @@ class Program:
     default_outputs: tuple[str, ...]
     search_attributes: Template | None
     trigger: TriggerSchema
+    handlers: tuple[ProgramHandler, ...]
 
 
 def load_program(
@@ -145,6 +176,7 @@ class _Loader:
                 else None
             ),
             trigger=TriggerSchema(manifest),
+            handlers=tuple(self._handler(index, handler) for index, handler in enumerate(manifest.on)),
         )
 
     def _node(self, step: AnyStep, position: int, *, is_defer: bool = False) -> ProgramNode:
@@ -177,7 +209,34 @@ class _Loader:
             run_if=expressions.get("run_if"),
             effects={key: templates[f"effects.{key}"] for key in step.effects},
             input=templates.get("input"),
+            sends=bool(step.emit or step.signal),
+            correlations=self._correlations(expressions),
         )
+
+    def _handler(self, index: int, handler: MessageHandler) -> ProgramHandler:
+        key = f"on[{index}]"
+        match = handler.match
+        return ProgramHandler(
+            index=index,
+            signal=handler.signal,
+            event=handler.event,
+            match=None if match is None else self._expression(f"{key}.match", match, EVENT_VARIABLES),
+            correlation=None if match is None else correlation_of(match, self._functions),
+            effects={
+                name: self._template(f"{key}.effects.{name}", value, EVENT_VARIABLES)
+                for name, value in handler.effects.items()
+            },
+            cancels=handler.cancels,
+        )
+
+    def _correlations(self, expressions: Mapping[str, Expression]) -> dict[str, Correlation]:
+        found: dict[str, Correlation] = {}
+        for path, expression in expressions.items():
+            if path.endswith("match"):
+                correlation = correlation_of(expression.source, self._functions)
+                if correlation is not None:
+                    found[path] = correlation
+        return found
 
     def _routes(self, ref: str) -> dict[str, Route]:
         routes: dict[str, Route] = {}

@@ -35,14 +35,14 @@ TimeoutKind = Literal["attempt", "start", "total", "heartbeat"]
 MessageKind = Literal["signal", "event", "vote", "case", "reply"]
 
 
-class PayloadRef(msgspec.Struct, frozen=True):
+class PayloadRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A large value held beside the journal: SHA-256 (hex) of its JSON text, and the text's size in bytes."""
 
     hash: str
     size_bytes: int
 
 
-class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A failure as a value.
 
     Attributes:
@@ -60,7 +60,7 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retry_after_ms: int | None = None
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Something that was sent to a run and waits, in order, until the run takes it up.
 
     Attributes:
@@ -82,7 +82,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     position: int = 0
 
 
-class NodeReset(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NodeReset(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A node that a redrive puts back to pending, with what its incoming edges have said and still say."""
 
     node: str
@@ -90,8 +90,11 @@ class NodeReset(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sources_taken: int = 0
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
-    """Base of all events."""
+class Event(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", forbid_unknown_fields=True
+):
+    """Base of all events. A field that is not known here is as much a reason to leave the run alone as an unknown tag:
+    to drop it would be to fold the journal differently from the host that wrote it."""
 
 
 # --- inputs -----------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from ductor.journal.events import (
     TickLimited,
     TimerFired,
 )
-from ductor.journal.state import Closing, NodeState, RunState
+from ductor.journal.state import ASKING, Closing, NodeState, RunState
 
 
 def fold_row(state: RunState, version: int, at_us: int, chain_hash: bytes, events: Iterable[AnyEvent]) -> None:
@@ -156,6 +156,7 @@ def _node_parked(state: RunState, event: NodeParked) -> None:
     for name in event.names:
         state.listeners.setdefault(name, {})[event.node] = None
     state.open_nodes[event.node] = None
+    state.asked_count += event.waiting in ASKING
     if event.until_us is not None:
         state.timers.set(event.node, event.until_us, is_absolute=event.until_is_absolute)
 
@@ -218,6 +219,7 @@ def _node_settled(state: RunState, event: NodeSettled) -> None:
     _leave(state, event.node, node)
     node.status = event.status
     node.outcome = event.outcome
+    node.taken = event.taken
     node.settled_version = state.version
     node.input = None
     node.input_ref = None
@@ -250,6 +252,7 @@ def _leave(state: RunState, ref: str, node: NodeState) -> None:
         del state.open_nodes[ref]
     elif node.status == "waiting":
         state.timers.cancel(ref)
+        state.asked_count -= node.waiting in ASKING
         node.waiting = None
         node.until_us = None
         for name in node.names:
@@ -307,6 +310,7 @@ def _run_ended(state: RunState, event: RunEnded) -> None:
     state.closing = None
     state.paused_at_us = None
     state.timers.clear()
+    state.inbox.clear()
     state.touched.clear()
     state.agenda.clear()
 

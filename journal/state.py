@@ -37,6 +37,10 @@ STALE_TIMERS_TOLERATED = 64
 """Entries of the heap of timers that may be out of date however few timers there are."""
 
 
+ASKING: frozenset[str] = frozenset({"approval", "interaction"})
+"""What nodes wait for that have asked somebody; messages name such a node."""
+
+
 class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The state of one step in one run.
 
@@ -45,13 +49,13 @@ class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True):
         attempt: attempts dispatched in the current round.
         iteration: number of the current round of `repeat`, from 0.
         sources_settled, sources_taken: how many source steps have settled, and how many of those led here.
-        task, input, input_ref, queue: of the attempt in flight; gone once the node is settled.
+        task, queue: of the latest attempt; input, input_ref: of the one in flight, gone once the node is settled.
         dispatched_at_us: of the current attempt; round_started_at_us: of the first one of the round.
         settled_version: journal version in which the node settled; orders completions.
+        taken: where the settled node led.
         parked_at_us, names, data, data_ref, messages: of a parked node: since when, the names it hears, what people see
             of it, and the messages it has taken so far.
         next_input, next_input_ref: what a redrive wants the next round to run with.
-        cancel_requested: the attempt in flight was asked to stop.
     """
 
     status: NodeStatus = "pending"
@@ -75,6 +79,7 @@ class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True):
     dispatched_at_us: int = 0
     round_started_at_us: int = 0
     settled_version: int = 0
+    taken: tuple[str, ...] = ()
     parked_at_us: int = 0
     names: tuple[str, ...] = ()
     data: JsonValue = None
@@ -83,6 +88,11 @@ class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True):
     has_next_input: bool = False
     next_input: JsonValue = None
     next_input_ref: PayloadRef | None = None
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether the node is parked for something that comes from outside."""
+        return self.status == "waiting" and (bool(self.names) or self.waiting in ASKING)
 
 
 class Closing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -221,6 +231,7 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
     inbox: dict[str, Message] = msgspec.field(default_factory=dict)
     message_position: int = 0
     listeners: dict[str, dict[str, None]] = msgspec.field(default_factory=dict)
+    asked_count: int = 0
     paused_at_us: int | None = None
     reopened_count: int = 0
     touched: deque[str] = msgspec.field(default_factory=deque)
@@ -237,6 +248,11 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
     def value(self, inline: JsonValue, ref: PayloadRef | None) -> JsonValue:
         """The value that an event or a state holds inline or by reference. KeyError when the payload is not at hand."""
         return inline if ref is None else self.payloads[ref.hash]
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether a node waits for something that comes from outside."""
+        return bool(self.listeners) or self.asked_count > 0
 
     @property
     def is_terminal(self) -> bool:

@@ -8,9 +8,11 @@ that leaves `start` fails the node without retry.
 
 from typing import Protocol
 
+from ductor.actors.tick.activation import StateActivation
+from ductor.actors.tick.parking import time_out
 from ductor.actors.tick.working import Tick
 from ductor.definitions.program import ProgramNode
-from ductor.journal.events import AttemptFinished
+from ductor.journal.events import AttemptFinished, Message
 
 
 class Behaviour(Protocol):
@@ -28,8 +30,48 @@ class Behaviour(Protocol):
         """The node's timer has come due; it is parked still."""
         ...
 
+    def hears(self, tick: Tick, node: ProgramNode, message: Message, activation: StateActivation) -> bool:
+        """Whether an event, whose name the parked node listens for, is one that it waits for."""
+        ...
 
-class ComputedInTick:
+    def on_message(self, tick: Tick, node: ProgramNode, message: Message) -> None:
+        """The parked node has taken a message; it is the last of its state's `messages`."""
+        ...
+
+
+class Unlistening:
+    """Base of the types that hear nothing from outside."""
+
+    def hears(self, tick: Tick, node: ProgramNode, message: Message, activation: StateActivation) -> bool:
+        """Never called: such a node is filed under no name."""
+        raise AssertionError(f"step {node.ref} hears no events")
+
+    def on_message(self, tick: Tick, node: ProgramNode, message: Message) -> None:
+        """Never called: such a node takes no messages."""
+        raise AssertionError(f"step {node.ref} takes no messages")
+
+
+class Parked:
+    """Base of the types that park until something comes: they have no attempts."""
+
+    def on_result(self, tick: Tick, node: ProgramNode, result: AttemptFinished) -> None:
+        """Never called: such a node has no attempts."""
+        raise AssertionError(f"step {node.ref} runs no attempts")
+
+
+class ParkedForPeople(Parked):
+    """Base of the types that wait for a person: messages name the node, events are not heard."""
+
+    def hears(self, tick: Tick, node: ProgramNode, message: Message, activation: StateActivation) -> bool:
+        """Never called: such a node is filed under no name."""
+        raise AssertionError(f"step {node.ref} hears no events")
+
+    def on_timer(self, tick: Tick, node: ProgramNode) -> None:
+        """Nobody did what was asked in time."""
+        time_out(tick, node)
+
+
+class ComputedInTick(Unlistening):
     """Base of the types that are done in the tick that starts them: no attempt, no timer."""
 
     def on_result(self, tick: Tick, node: ProgramNode, result: AttemptFinished) -> None:

@@ -1,5 +1,6 @@
 """`task`: attempts of a handler in a worker, with retries and `repeat`."""
 
+from ductor.actors.steps.behaviour import Unlistening
 from ductor.actors.tick.retry import retry_delay_ms
 from ductor.actors.tick.settle import expression_failure, fail, own_values, succeed
 from ductor.actors.tick.working import Tick
@@ -10,7 +11,7 @@ from ductor.definitions.values import JsonValue
 from ductor.journal.events import AttemptDispatched, AttemptFinished, ErrorInfo, NodeParked, NodeSettled
 
 
-class TaskBehaviour:
+class TaskBehaviour(Unlistening):
     """Each attempt is a generation; a round of `repeat` begins with attempt 1 and a freshly rendered input."""
 
     def start(self, tick: Tick, node: ProgramNode) -> None:
@@ -64,12 +65,15 @@ def _dispatch_round(tick: Tick, node: ProgramNode, *, iteration: int) -> None:
 
 def _dispatch(tick: Tick, node: ProgramNode, task: str, *, attempt: int, iteration: int) -> None:
     inline, ref = None, None
-    if attempt == 1 and node.input is not None:
+    state = tick.node_state(node)
+    if attempt == 1 and state.has_next_input:
+        inline, ref = state.next_input, state.next_input_ref
+    elif attempt == 1 and node.input is not None:
         inline, ref = tick.keep(node.input.render(tick.activation), f"input of step {node.ref}")
     tick.emit(
         AttemptDispatched(
             node=node.ref,
-            generation=tick.node_state(node).generation + 1,
+            generation=state.generation + 1,
             task=task,
             input=inline,
             input_ref=ref,

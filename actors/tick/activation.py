@@ -8,8 +8,11 @@ from ductor.definitions.durations import format_timestamp_us
 from ductor.definitions.expressions import Activation
 from ductor.definitions.program import Program
 from ductor.definitions.values import JsonObject, JsonValue
-from ductor.journal.events import ErrorInfo
+from ductor.journal.events import ErrorInfo, Message
 from ductor.journal.state import NodeState, RunState
+
+EVENT_ID_PREFIX = "event:"
+"""An event reaches a run as a message whose id is this and the event's own."""
 
 NO_STEP: JsonObject = {"output": None, "error": None, "status": "pending", "outcome": None, "attempts": 0}
 
@@ -19,6 +22,17 @@ def error_value(error: ErrorInfo | None) -> JsonValue:
     if error is None:
         return None
     return {"type": error.type, "message": error.message, "details": error.details}
+
+
+def message_value(state: RunState, message: Message) -> JsonObject:
+    """A message as expressions see it, under the name `event`."""
+    return {
+        "name": message.name,
+        "payload": state.value(message.payload, message.payload_ref),
+        "id": message.id.removeprefix(EVENT_ID_PREFIX),
+        "at": format_timestamp_us(message.at_us),
+        "by": message.by,
+    }
 
 
 class StateActivation(Activation):

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from ductor.actors.tick.outbox import Outbox
 from ductor.actors.tick.working import Withdrawal
 from ductor.journal.events import AnyEvent, AttemptFinished
 from ductor.journal.store import ControlDisposition, Payload
@@ -14,7 +15,9 @@ class TickPayload(msgspec.Struct, kw_only=True):
         dispatched: refs of the nodes whose current attempt goes to a worker after the commit.
         withdrawn: attempts that are told to stop after the commit.
         payloads: large values named by the events.
-        superseded: results that were not applied.
+        superseded: results that were not applied, and never will be.
+        deferred: results that are applied when the run is resumed.
+        outbox: what is written beside the row.
         control: what became of the control this tick took up.
         is_limited: the tick stopped at its limits; another one follows at once.
     """
@@ -24,5 +27,7 @@ class TickPayload(msgspec.Struct, kw_only=True):
     withdrawn: list[Withdrawal]
     payloads: list[Payload]
     superseded: list[AttemptFinished]
+    deferred: list[AttemptFinished]
+    outbox: Outbox
     control: ControlDisposition | None = None
     is_limited: bool = False

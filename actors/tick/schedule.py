@@ -8,6 +8,7 @@ import heapq
 
 from ductor.actors.steps import BEHAVIOURS
 from ductor.actors.tick.closing import advance_closing, complete
+from ductor.actors.tick.messages import take_buffered
 from ductor.actors.tick.settle import expression_failure, fail, skip_by_guard, skip_dead, withdraw
 from ductor.actors.tick.working import Tick
 from ductor.definitions.expressions import ExpressionError
@@ -66,6 +67,8 @@ def _look_at(tick: Tick, node: ProgramNode) -> None:
     state = tick.node_state(node)
     if state.status != "pending":
         return
+    if node.is_defer and (tick.state.closing is None or not tick.state.closing.defers_started):
+        return
     answer = (
         True if node.is_defer else join_answer(node.step.join, node.sources, state.sources_settled, state.sources_taken)
     )
@@ -87,5 +90,7 @@ def _start(tick: Tick, node: ProgramNode) -> None:
             skip_by_guard(tick, node)
             return
         BEHAVIOURS[node.step.type_name].start(tick, node)
+        if tick.state.inbox and tick.node_state(node).names:
+            take_buffered(tick, node.ref)
     except (ExpressionError, ValueRefusedError) as error:
         fail(tick, node, expression_failure(error))

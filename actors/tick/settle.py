@@ -13,6 +13,7 @@ from typing import Literal
 
 from ductor.actors.tick.activation import StateActivation, error_value
 from ductor.actors.tick.closing import begin_closing
+from ductor.actors.tick.sending import prepared, send
 from ductor.actors.tick.working import Tick, Withdrawal
 from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.program import ProgramNode, Route
@@ -75,12 +76,15 @@ def succeed(
         return True
     try:
         patch, edges = _effects_and_edges(tick, node, outcome, output)
+        sent = prepared(tick, node, own_values(tick, node, output, None)) if node.sends else ()
     except (ExpressionError, ValueRefusedError) as error:
         fail(tick, node, expression_failure(error), inline=inline, ref=ref)
         return False
     if patch:
         tick.emit(ContextPatched(node=node.ref, patch=patch))
     _emit_settled(tick, node, "succeeded", outcome, edges, inline=inline, ref=ref)
+    for sending in sent:
+        send(tick, sending)
     checkpoint = node.step.checkpoint
     if checkpoint is not None:
         tick.emit(CheckpointReached(node=node.ref, checkpoint=checkpoint))
@@ -127,6 +131,16 @@ def skip_by_guard(tick: Tick, node: ProgramNode) -> None:
 def skip_dead(tick: Tick, node: ProgramNode) -> None:
     """No edge can lead here any more: neither can one lead on from here."""
     _emit_settled(tick, node, "skipped", "", node.plain_edges[NOTHING])
+
+
+def time_out_edges(tick: Tick, node: ProgramNode) -> None:
+    """The parked node's time is up and it has a `timeout` edge: the path goes on there, without effects or output."""
+    try:
+        edges = _edges(node, "timeout", _own_for_choices(tick, node, "timeout", None))
+    except ExpressionError as error:
+        fail(tick, node, expression_failure(error))
+        return
+    _emit_settled(tick, node, "succeeded", "timeout", edges)
 
 
 def withdraw(tick: Tick, node: ProgramNode) -> None:

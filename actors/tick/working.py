@@ -8,11 +8,12 @@ state untouched.
 import msgspec
 
 from ductor.actors.tick.activation import StateActivation
+from ductor.actors.tick.outbox import HANDLERS, Outbox
 from ductor.definitions.program import Program, ProgramNode
 from ductor.definitions.values import JsonValue
-from ductor.journal.codec import admitted_value
+from ductor.journal.codec import StoredValue, admitted_value
 from ductor.journal.errors import ValueRefusedError
-from ductor.journal.events import AnyEvent, PayloadRef
+from ductor.journal.events import AnyEvent, NodeSettled, PayloadRef, RunEnded
 from ductor.journal.fold import apply_event, begin_row
 from ductor.journal.state import NodeState, RunState
 from ductor.journal.store import Payload
@@ -45,6 +46,7 @@ class Tick:
         "dispatched",
         "events",
         "now_us",
+        "outbox",
         "payloads",
         "program",
         "starts",
@@ -62,6 +64,7 @@ class Tick:
         self.dispatched: list[str] = []
         self.withdrawn: list[Withdrawal] = []
         self.payloads: list[Payload] = []
+        self.outbox = Outbox()
         self.starts = 0
         self.value_bytes = 0
 
@@ -70,6 +73,14 @@ class Tick:
         if not self.events:
             begin_row(self.state, self.state.version + 1, self.now_us)
         self.events.append(event)
+        if type(event) is NodeSettled:
+            node = self.state.nodes.get(event.node)
+            if node is not None and node.is_listening:
+                self.outbox.leave(event.node)
+        elif type(event) is RunEnded:
+            self.outbox.close(self.state)
+            if self.program.handlers:
+                self.outbox.leave(HANDLERS)
         apply_event(self.state, event)
 
     def node_state(self, node: ProgramNode) -> NodeState:
@@ -78,13 +89,18 @@ class Tick:
 
     def keep(self, value: JsonValue, what: str) -> tuple[JsonValue, PayloadRef | None]:
         """Make a value fit for an event: inline, or by reference when it is large. Raises ValueRefusedError."""
+        stored = self.admit(value, what)
+        return stored.inline, stored.ref
+
+    def admit(self, value: JsonValue, what: str) -> StoredValue:
+        """As `keep`, with all that is known of the value."""
         stored = admitted_value(value, what)
         if stored.payload is not None and stored.ref is not None:
             self.payloads.append(stored.payload)
             self.state.payloads[stored.ref.hash] = stored.value
         else:
             self.value_bytes += stored.size_bytes
-        return stored.inline, stored.ref
+        return stored
 
     def keep_inline(self, value: JsonValue, what: str) -> JsonValue:
         """Make a value fit for the run context, which is held whole. Raises ValueRefusedError."""

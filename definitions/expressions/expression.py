@@ -95,6 +95,15 @@ def compile_expression(
     return Expression(source, names, place or NOWHERE, program, result_is_json=direct is not None)
 
 
+def expression_of(source: str, tree: Node, functions: FunctionLibrary | None = None) -> Expression:
+    """The expression that a part of a parsed text is. `source` is the whole text; it was analysed before."""
+    library = functions or STANDARD_LIBRARY
+    names = analyze(source, tree, library, None)
+    direct = _direct_program(tree)
+    program = direct or chosen_engine().compile(tree, library)
+    return Expression(source, names, NOWHERE, program, result_is_json=direct is not None)
+
+
 def _direct_program(tree: Node) -> Program | None:
     """The program of a constant or a pure path, which needs no engine."""
     if isinstance(tree, Literal):

@@ -22,6 +22,7 @@ from ductor.journal.events import (
     ControlKind,
     ControlReceived,
     ErrorInfo,
+    MessageReceived,
     RunStarted,
     TimerFired,
 )
@@ -178,7 +179,7 @@ def recomputed(program: Program, before: RunState, events: list[AnyEvent], at_us
             started=next((event for event in inputs if isinstance(event, RunStarted)), None),
             control=next((event for event in inputs if isinstance(event, ControlReceived)), None),
             results=[event for event in inputs if isinstance(event, AttemptFinished)],
-            timers=[event for event in inputs if isinstance(event, TimerFired)],
+            recorded=[event for event in inputs if isinstance(event, TimerFired | MessageReceived)],
         ),
         at_us,
     )

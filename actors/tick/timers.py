@@ -1,0 +1,41 @@
+"""Phase 3: timers that are due."""
+
+from ductor.actors.steps import BEHAVIOURS
+from ductor.actors.tick.closing import begin_closing, close_open_nodes
+from ductor.actors.tick.working import Tick
+from ductor.journal.events import GRACE_TIMER, RUN_TIMEOUT_TIMER, EndStatus, ErrorInfo, TimerFired
+
+MAX_TIMERS_PER_TICK = 256
+"""Due timers fired in one tick at most; the rest follow in the next one."""
+
+
+def fire_due_timers(tick: Tick, before_us: int | None = None) -> None:
+    """Fire what is due at the tick's time, in the order of the deadlines; with `before_us` only what was due earlier."""
+    timers = tick.state.timers
+    for _ in range(MAX_TIMERS_PER_TICK):
+        earliest = timers.earliest()
+        if earliest is None or earliest[0] > tick.now_us or (before_us is not None and earliest[0] >= before_us):
+            return
+        due_at_us, key = earliest
+        fire_timer(tick, TimerFired(key=key, due_at_us=due_at_us))
+
+
+def fire_timer(tick: Tick, timer: TimerFired) -> None:
+    """Fire one timer, if it is still armed for that moment."""
+    if tick.state.is_terminal or tick.state.timers.due_at_us(timer.key) != timer.due_at_us:
+        return
+    tick.emit(timer)
+    if timer.key == RUN_TIMEOUT_TIMER:
+        _run_timed_out(tick)
+    elif timer.key == GRACE_TIMER:
+        close_open_nodes(tick)
+    else:
+        node = tick.program.nodes[timer.key]
+        BEHAVIOURS[node.step.type_name].on_timer(tick, node)
+
+
+def _run_timed_out(tick: Tick) -> None:
+    manifest = tick.program.manifest
+    message = f"the run did not end within {manifest.timeout_ms} ms"
+    status: EndStatus = "cancelled" if manifest.on_timeout == "cancel" else "failed"
+    begin_closing(tick, status, error=ErrorInfo(type="RunTimeout", message=message, retryable=False), reason=message)
