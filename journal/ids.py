@@ -1,11 +1,14 @@
 """Identifiers. Fresh ones come from an `Ids`, handed in; derived ones are pure functions of what they name."""
 
 import os
+import re
 import uuid
 from hashlib import sha256
 from typing import Protocol
 
 import uuid_utils
+
+_RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Ids(Protocol):
@@ -30,6 +33,11 @@ class SystemIds:
     def commit_id(self) -> uuid.UUID:
         """128 random bits."""
         return uuid.UUID(bytes=os.urandom(16))
+
+
+def is_run_id(text: str) -> bool:
+    """Whether this could be a run's id at all; what could not names no run."""
+    return _RUN_ID.fullmatch(text) is not None
 
 
 def derived_run_id(at_us: int, *parts: str) -> str:

@@ -11,15 +11,20 @@ import asyncio
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from heapq import merge
 from itertools import islice, takewhile, zip_longest
 
 import msgspec
 
+from ductor.journal.admission import closed_reason
 from ductor.journal.clock import Clock
 from ductor.journal.codec import checked_key, checked_value
-from ductor.journal.errors import OverloadedError, StoreUnavailableError
+from ductor.journal.errors import OverloadedError
+from ductor.journal.memory_bus import MemoryBus
 from ductor.journal.memory_definitions import DefinitionRows
+from ductor.journal.memory_messages import MemoryMessages
 from ductor.journal.memory_rows import RunRows, check_json, poison_in
+from ductor.journal.memory_triggers import MemoryTriggers
 from ductor.journal.sorted_items import SortedItems
 from ductor.journal.store import (
     Appended,
@@ -39,6 +44,7 @@ from ductor.journal.store import (
     PublishedDefinition,
     Refused,
     RunFilter,
+    RunInputs,
     Snapshot,
     StartKeyTaken,
     StoreHealth,
@@ -49,7 +55,7 @@ DEFAULT_QUEUE_LIMIT = 10_000
 """Commits that may wait before starts are turned away."""
 
 
-class MemoryStore:
+class MemoryStore(MemoryMessages, MemoryBus, MemoryTriggers):
     """See the module's docstring.
 
     Args:
@@ -58,15 +64,14 @@ class MemoryStore:
     """
 
     def __init__(self, clock: Clock, queue_limit: int = DEFAULT_QUEUE_LIMIT) -> None:
-        self._clock = clock
+        super().__init__(clock)
         self._queue_limit = queue_limit
         self._queue: deque[tuple[Commit, Callable[[CommitAnswer], None]]] = deque()
-        self._is_open = False
         self._batches = 0
-        self._runs: dict[str, RunRows] = {}
         self._run_ids: SortedItems[str] = SortedItems()
         self._recoverable: SortedItems[str] = SortedItems()
         self._pending: SortedItems[str] = SortedItems()
+        self._open: dict[tuple[str, str], SortedItems[str]] = {}
         self._due: SortedItems[tuple[int, str]] = SortedItems()
         self._with_controls: dict[str, None] = {}
         self._with_attempts: dict[str, None] = {}
@@ -143,7 +148,7 @@ class MemoryStore:
         if transition is not None:
             self._feed.append(FeedEntry(FeedPosition(0, self._batches, len(self._feed) + 1), transition))
         if commit.start is not None or commit.head is not None:
-            self._index_status(commit.run_id, run.head.status)
+            self._index_status(run)
         if run.due_at_us != due_before_us:
             if due_before_us is not None:
                 self._due.discard((due_before_us, commit.run_id))
@@ -151,10 +156,27 @@ class MemoryStore:
                 self._due.add((run.due_at_us, commit.run_id))
         if commit.controls or commit.attempts:
             self._index_inputs(commit.run_id, run)
+        if commit.messages:
+            self._dispose_messages(commit)
+        if commit.version:
+            self._apply_waiting(run, commit)
 
-    def _index_status(self, run_id: str, status: str) -> None:
+    def _apply_waiting(self, run: RunRows, commit: Commit) -> None:
+        """What a tick writes for those that wait; none of it goes without a journal row."""
+        if commit.waits or commit.waits_gone:
+            self._write_waits(commit)
+        if commit.inbox or commit.inbox_gone:
+            self._write_inbox(commit)
+        for event in commit.published:
+            self._add_event(event)
+        self._send_from(run, commit.sent)
+
+    def _index_status(self, run: RunRows) -> None:
+        run_id, status = run.head.run_id, run.head.status
         (self._pending.add if status == "pending" else self._pending.discard)(run_id)
         (self._recoverable.add if status in {"pending", "running"} else self._recoverable.discard)(run_id)
+        open_runs = self._open.setdefault((run.head.tenant, run.head.definition), SortedItems())
+        (open_runs.discard if run.is_closed else open_runs.add)(run_id)
 
     def _index_inputs(self, run_id: str, run: RunRows) -> None:
         for waiting, run_ids in (
@@ -171,7 +193,12 @@ class MemoryStore:
     async def load(self, run_id: str) -> LoadedRun | None:
         """Read one run; None when it does not exist."""
         run = self._run(run_id)
-        return None if run is None else run.load()
+        return None if run is None else run.load(self._waiting_messages(run_id))
+
+    async def inputs(self, run_id: str) -> RunInputs | None:
+        """What waits for a run; None when it does not exist."""
+        run = self._run(run_id)
+        return None if run is None else run.inputs(self._waiting_messages(run_id))
 
     async def head(self, run_id: str) -> Head | None:
         """Read a run's head."""
@@ -219,7 +246,7 @@ class MemoryStore:
         if control.request_id in run.controls:
             return ControlReceipt(request_id=control.request_id, verdict="duplicate")
         if run.is_closed and control.kind != "redrive":
-            reason = f"the run is closed: {run.head.status}"
+            reason = closed_reason(run.head.status)
             return ControlReceipt(request_id=control.request_id, verdict="refused", reason=reason)
         requested_at_us = control.requested_at_us or self._clock.now_us()
         run.add_control(msgspec.structs.replace(control, requested_at_us=requested_at_us))
@@ -290,11 +317,20 @@ class MemoryStore:
             (run_id for _, run_id in overdue),
             self._with_controls,
             self._with_attempts,
+            self._with_messages,
             self._pending.ascending(),
         )
         turns = zip_longest(*(islice(cause, limit) for cause in causes))
         distinct = dict.fromkeys(run_id for turn in turns for run_id in turn if run_id is not None)
         return list(distinct)[:limit]
+
+    async def open_run_ids(
+        self, tenant: str, definition: str | None, after_run_id: str | None, limit: int
+    ) -> Sequence[str]:
+        """Ids of runs that have not ended, a page in order of id."""
+        self._check_open()
+        found = [runs for key, runs in self._open.items() if key[0] == tenant and definition in {None, key[1]}]
+        return list(islice(merge(*(runs.ascending(after_run_id) for runs in found)), limit))
 
     async def next_due_us(self) -> int | None:
         """The earliest timer of all runs."""
@@ -352,14 +388,6 @@ class MemoryStore:
             queue_limit=self._queue_limit,
             reason="" if self._is_open else "the store is closed",
         )
-
-    def _run(self, run_id: str) -> RunRows | None:
-        self._check_open()
-        return self._runs.get(run_id)
-
-    def _check_open(self) -> None:
-        if not self._is_open:
-            raise StoreUnavailableError("the store is closed")
 
 
 def _fits(head: Head, which: RunFilter) -> bool:

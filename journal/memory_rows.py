@@ -4,15 +4,16 @@ Everything is kept as bytes or as values that can't change, and built anew for e
 stored, whatever its sender or an earlier reader did to his copy.
 """
 
-import re
 import uuid
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from ductor.journal.admission import check_parts
 from ductor.journal.codec import checked_key, checked_text, checked_value
 from ductor.journal.errors import PoisonedCommitError, ValueRefusedError
-from ductor.journal.events import TERMINAL_RUN_STATUSES
+from ductor.journal.events import TERMINAL_RUN_STATUSES, Message
+from ductor.journal.ids import is_run_id
 from ductor.journal.state import FOLD_REVISION
 from ductor.journal.store import (
     AttemptRow,
@@ -22,11 +23,11 @@ from ductor.journal.store import (
     HeadStart,
     LoadedRun,
     Payload,
+    RunInputs,
     Snapshot,
     Transition,
 )
 
-_RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _MAX_INTEGER = 2**63 - 1
 
 _ENCODER = msgspec.json.Encoder()
@@ -74,20 +75,38 @@ class RunRows:
         stored = self.controls.get(request_id)
         return None if stored is None else _CONTROL_DECODER.decode(stored)
 
+    def read_waiting_controls(self) -> tuple[Control, ...]:
+        """Requests that wait, in order."""
+        return tuple(_CONTROL_DECODER.decode(self.controls[key]) for key in self.waiting_controls)
+
     def read_attempts(self, keys: Iterable[tuple[str, int]]) -> tuple[AttemptRow, ...]:
         """Attempt rows in the order of `keys`."""
         return tuple(_ATTEMPT_DECODER.decode(self.attempts[key]) for key in keys)
 
-    def load(self) -> LoadedRun:
-        """All that a cold coordinator needs."""
+    def load(self, messages: tuple[Message, ...]) -> LoadedRun:
+        """All that a cold coordinator needs; `messages` are those that wait for the run."""
         snapshot = self.snapshots.get(FOLD_REVISION)
         return LoadedRun(
             head=self.read_head(),
             snapshot=snapshot,
             tail=tuple(self.transitions[snapshot.version if snapshot else 0 :]),
             payloads=tuple(Payload(*payload) for payload in self.payloads.items()),
-            controls=tuple(_CONTROL_DECODER.decode(self.controls[key]) for key in self.waiting_controls),
+            controls=self.read_waiting_controls(),
             attempts=self.read_attempts(self.waiting_attempts),
+            messages=messages,
+        )
+
+    def inputs(self, messages: tuple[Message, ...]) -> RunInputs:
+        """What waits for the run, and the payloads that it names."""
+        attempts = self.read_attempts(self.waiting_attempts)
+        refs = [message.payload_ref for message in messages] + [attempt.output_ref for attempt in attempts]
+        hashes = sorted({ref.hash for ref in refs if ref is not None and ref.hash in self.payloads})
+        return RunInputs(
+            head_version=self.version,
+            controls=self.read_waiting_controls(),
+            attempts=attempts,
+            messages=messages,
+            payloads=tuple(Payload(hash, self.payloads[hash]) for hash in hashes),
         )
 
     def apply(self, commit: Commit) -> Transition | None:
@@ -174,6 +193,7 @@ def poison_in(commit: Commit) -> PoisonedCommitError | None:
             check_json(payload.text, "payload")
         for control in commit.controls:
             checked_text(control.outcome, "outcome")
+        check_parts(commit)
     except ValueRefusedError as refusal:
         return PoisonedCommitError(commit.run_id, commit.version, refusal.what, refusal.reason)
     return None
@@ -197,7 +217,7 @@ def _check_due(due_at_us: int | None) -> None:
 def _check_start(run_id: str, start: HeadStart) -> None:
     related = (("run_id", run_id), ("parent_run_id", start.parent_run_id), ("root_run_id", start.root_run_id))
     for what, related_id in related:
-        if related_id is not None and not _RUN_ID.fullmatch(related_id):
+        if related_id is not None and not is_run_id(related_id):
             raise ValueRefusedError(what, "", "it is no UUID in lower case with hyphens")
     for what, key in (("tenant", start.tenant), ("definition", start.definition), ("key", start.key)):
         if key is not None:

@@ -8,13 +8,13 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-Item = TypeVar("Item", str, tuple[int, str])
+Item = TypeVar("Item", str, tuple[int, int], tuple[int, str], tuple[str, str], tuple[str, str, int])
 
 MIN_LISTED_BEFORE_SWEEP = 64
 
 
 class SortedItems(Generic[Item]):
-    """Texts, or pairs of a number and a text."""
+    """Texts, or tuples of texts and numbers."""
 
     def __init__(self) -> None:
         self._members: set[Item] = set()

@@ -22,13 +22,23 @@ from ductor.journal.errors import JournalError
 from ductor.journal.events import ControlKind, ErrorInfo, Message, PayloadRef, RunStatus
 
 MAX_UNCONSUMED_MESSAGES = 1_000
-"""Messages of a run that nothing has consumed yet; the next one is refused."""
+"""Messages of a run, events aside, that nothing has consumed yet; the next one is refused. Senders of the same instant
+don't see each other: by as many the bound may be exceeded."""
+
+MAX_UNCONSUMED_SENT_MESSAGES = 10_000
+"""The same bound for what steps of other runs send, who can't be told to wait: the next one is undelivered."""
+
+MAX_UNCONSUMED_EVENTS = 10_000
+"""Events of a run that nothing has consumed yet; the next one is undelivered."""
 
 EVENT_WINDOW_MS = 7 * 24 * 3_600_000
 """For so long an event is kept at least: a repeated id is a duplicate, and lookbacks reach back so far at most."""
 
 MAX_EVENT_PAYLOAD_BYTES = 1 << 20
 """JSON text of an event's payload at most."""
+
+MAX_INBOX_PEOPLE = 1_000
+"""People whom one inbox item may name."""
 
 
 class Payload(msgspec.Struct, frozen=True):
@@ -85,8 +95,8 @@ class AttemptDisposition(msgspec.Struct, frozen=True):
 
 
 class MessageDisposition(msgspec.Struct, frozen=True):
-    """What became of a message: `buffered` in the run's state until something waits for it, `consumed`, or `undelivered`
-    because the run ended or what it was meant for no longer waits."""
+    """What became of a message: `buffered` in the run's state until something waits for it, `consumed`, or
+    `undelivered` because the run ended or what it was meant for no longer waits. The last two are final."""
 
     message_id: str
     disposition: Literal["buffered", "consumed", "undelivered"]
@@ -148,7 +158,11 @@ class BusEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SentMessage(msgspec.Struct, frozen=True):
-    """A message for another run, written with this commit: `undelivered` at once where that run is closed or unknown."""
+    """A message for another run, written with this commit, its payload inline; one of the same id is left as it is.
+
+    It is `undelivered` at once where that run is closed or unknown, or `MAX_UNCONSUMED_SENT_MESSAGES` of it wait. A run
+    of another tenant gets nothing.
+    """
 
     run_id: str
     message: Message
@@ -541,30 +555,37 @@ class Store(Protocol):
         ...
 
     async def deliver_event(self, event: BusEvent, run_ids: Sequence[str]) -> Sequence[str]:
-        """Store the event as a message (id `event:<event_id>`) for each of these runs that is open; which ones got it
-        now (not before)."""
+        """Store the event as a message (id `event:<event_id>`) for each of these runs of the event's tenant that is
+        open; which ones got it now (not before). Where `MAX_UNCONSUMED_EVENTS` wait it is stored as undelivered."""
         ...
 
     async def event_matched(self, tenant: str, event_id: str) -> None:
         """All waits that existed have been served."""
         ...
 
+    async def remove_old_events(self, before_us: int, limit: int) -> int:
+        """Remove matched events published before this time, the oldest first, of at most `limit` that are looked at.
+        How many were removed."""
+        ...
+
     async def events_since(
         self, tenant: str, name: str, since_us: int, *, after_position: int, limit: int
     ) -> Sequence[BusEvent]:
-        """Kept events of a name published at or after this time, in order of position."""
+        """Kept events of a name published at or after this time, in order of publication (time, then position).
+        `after_position` is that of the last one of the page before, 0 for the first page."""
         ...
 
     async def unscanned_waits(self, limit: int, *, run_id: str | None = None) -> Sequence[UnscannedWait]:
         """Waits for which the recent events were not looked through yet; of one run, or of all."""
         ...
 
-    async def wait_scanned(self, run_id: str, node: str, index: int) -> None:
-        """The recent events have been looked through for this wait."""
+    async def wait_scanned(self, run_id: str, node: str, index: int, *, since_us: int | None = None) -> None:
+        """The recent events have been looked through for this wait: if `since_us` is given, for the one with this
+        `since_us` alone, not for one that has taken its place meanwhile."""
         ...
 
     async def replace_triggers(self, tenant: str, definition: str, triggers: Sequence[StartTrigger]) -> None:
-        """What starts runs of the definition from now on. An unchanged schedule keeps its next time."""
+        """What starts runs of the definition from now on. A schedule of the same manifest keeps its next time."""
         ...
 
     async def event_triggers(self, tenant: str, event: str) -> Sequence[StartTrigger]:
@@ -576,7 +597,8 @@ class Store(Protocol):
         ...
 
     async def advance_schedule(self, trigger: StartTrigger, next_at_us: int) -> bool:
-        """Move a schedule from `trigger.next_at_us` on; False where somebody else did."""
+        """Move a schedule from `trigger.next_at_us` on; False where somebody else did, or its definition has changed.
+        Not sent again when its answer is lost: start what is due (idempotent by a key) before the schedule moves on."""
         ...
 
     async def open_run_ids(

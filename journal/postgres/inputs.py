@@ -6,9 +6,9 @@ import msgspec
 
 from ductor.journal.codec import checked_key, checked_value
 from ductor.journal.events import TERMINAL_RUN_STATUSES
+from ductor.journal.ids import is_run_id
 from ductor.journal.postgres.database import Database
 from ductor.journal.postgres.reader import decode_attempt, decode_control
-from ductor.journal.postgres.rows import is_run_id
 from ductor.journal.store import AttemptRow, Control, ControlReceipt, Payload
 
 _encode = msgspec.json.Encoder().encode

@@ -1,17 +1,8 @@
 """Rows as the contract's structs."""
 
-import re
-
 from asyncpg import Record
 
 from ductor.journal.store import PublishedDefinition, Transition
-
-_RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-def is_run_id(text: str) -> bool:
-    """Whether this could be a run's id at all; what could not names no run."""
-    return _RUN_ID.fullmatch(text) is not None
 
 
 def transition(row: Record, first: int = 0) -> Transition:

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from ductor.journal.ids import is_run_id
 from ductor.journal.postgres.database import Database
 from ductor.journal.postgres.reader import GroupReader, decode_head
-from ductor.journal.postgres.rows import is_run_id, transition
+from ductor.journal.postgres.rows import transition
 from ductor.journal.postgres.statements import heads_statement
 from ductor.journal.store import Head, LoadedRun, RunFilter, Snapshot, Transition
 
