@@ -115,7 +115,7 @@ class TaskContext:
         if threading.get_ident() == self._loop_thread_id:
             self.last_heartbeat_s = self._loop.time()
         elif not self._is_beat_under_way:
-            # The loop's clock may stand still while the loop sleeps, so the loop itself has to read it.
+            # The loop's clock belongs to the loop's thread.
             self._is_beat_under_way = True
             with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody is left to care
                 self._loop.call_soon_threadsafe(self._beat)
