@@ -29,6 +29,7 @@ class TreeBuilder:
         self._anchors: dict[str, Node | None] = {}
         self._aliases = 0
         self._nodes = 0
+        self._nodes_max = limits.nodes
 
     @property
     def in_map(self) -> bool:
@@ -138,7 +139,7 @@ class TreeBuilder:
 
     def _add(self, node: Node) -> None:
         self._nodes += 1
-        if self._nodes > self._limits.nodes:
+        if self._nodes > self._nodes_max:
             self.stop_at_limit("nodes", "values in a file", node.position)
         if not self._open:
             self.root = node

@@ -29,7 +29,11 @@ _NUMBER_DIGITS_MAX: Final = 400
 """A number with more characters is not worth converting: it is out of range."""
 
 _TAG_PREFIX: Final = "tag:yaml.org,2002:"
-_BLOCK_STYLES: Final = frozenset({"", None})
+_PLAIN_STYLES: Final = frozenset({"", None})
+_NUMBER_STARTS: Final = frozenset("+-.0123456789")
+_KEY: Final = "key"
+_VALUE: Final = "value"
+_ITEM: Final = "item"
 _COMMON_SLIPS: Final = {
     "mapping values are not allowed": "Put text that holds `: ` in quotes, and indent with care.",
     "cannot start any token": "Indent with blanks, not tabs; quote text that begins with @ or `.",
@@ -74,86 +78,98 @@ def _documents(text: str, builder: TreeBuilder) -> Iterator[Node]:
         composer = _Composer(builder)
         while loader.check_event():
             event = loader.get_event()
-            if isinstance(event, yaml.DocumentStartEvent):
+            kind = type(event)
+            if kind is yaml.ScalarEvent:
+                composer.scalar(event)
+            elif kind is yaml.MappingStartEvent:
+                composer.open(event, is_map=True)
+            elif kind is yaml.SequenceStartEvent:
+                composer.open(event, is_map=False)
+            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+                composer.close()
+            elif kind is yaml.AliasEvent:
+                composer.alias(event)
+            elif kind is yaml.DocumentStartEvent:
                 builder.start_document()
-            elif isinstance(event, yaml.DocumentEndEvent):
-                if builder.root is not None and builder.root.value is not None:
-                    yield builder.root
-            else:
-                composer.feed(event)
+            elif kind is yaml.DocumentEndEvent and builder.root is not None and builder.root.value is not None:
+                yield builder.root
     finally:
         loader.dispose()
 
 
 class _Composer:
-    """Turns events into calls of the tree builder. `_expects_key` tells, for each open map, what comes next."""
+    """Turns events into calls of the tree builder. `_expected` holds, for each open value, what comes next in it."""
 
     def __init__(self, builder: TreeBuilder) -> None:
         self._builder = builder
-        self._expects_key: list[bool] = []
+        self._expected = [_ITEM]
 
-    def feed(self, event: Any) -> None:
-        if isinstance(event, yaml.ScalarEvent):
-            self._scalar(event)
-        elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
-            self._open(event, is_map=isinstance(event, yaml.MappingStartEvent))
-        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
-            self._expects_key.pop()
-            self._builder.close()
-        elif isinstance(event, yaml.AliasEvent):
-            self._turn(event)
-            self._builder.alias(str(event.anchor), _position(event))
+    def scalar(self, event: Any) -> None:
+        """A key or a value."""
+        mark = event.start_mark
+        position = mark.line + 1, mark.column + 1
+        if self._expected[-1] is _KEY:
+            self._key(event, position)
+            self._expected[-1] = _VALUE
+            return
+        if self._expected[-1] is _VALUE:
+            self._expected[-1] = _KEY
+        self._builder.scalar(self._resolve(event, position), position, event.anchor)
 
-    def _open(self, event: Any, *, is_map: bool) -> None:
-        self._turn(event)
+    def open(self, event: Any, *, is_map: bool) -> None:
+        """A map or a list begins."""
+        position = self._take_turn(event)
         if event.tag not in (None, "!", f"{_TAG_PREFIX}{'map' if is_map else 'seq'}"):
             self._refuse_tag(event)
         begin = self._builder.open_map if is_map else self._builder.open_list
-        begin(_position(event), event.anchor)
-        self._expects_key.append(is_map)
+        begin(position, event.anchor)
+        self._expected.append(_KEY if is_map else _ITEM)
 
-    def _turn(self, event: Any) -> None:
-        """A value comes; where a key must stand that is an error."""
-        if not self._builder.in_map:
-            return
-        if self._expects_key[-1]:
-            self._builder.stop("key_not_text", "a key must be text", _position(event), "Put the key in quotes.")
-        self._expects_key[-1] = True
+    def close(self) -> None:
+        """The innermost map or list ends."""
+        self._expected.pop()
+        self._builder.close()
 
-    def _scalar(self, event: Any) -> None:
+    def alias(self, event: Any) -> None:
+        """A value is repeated."""
+        self._builder.alias(str(event.anchor), self._take_turn(event))
+
+    def _take_turn(self, event: Any) -> Position:
+        """A value that is no scalar comes; where a key must stand that is an error."""
         position = _position(event)
-        if self._builder.in_map and self._expects_key[-1]:
-            self._key(event, position)
-            return
-        self._turn(event)
-        self._builder.scalar(self._resolve(event, position), position, event.anchor)
+        if self._expected[-1] is _KEY:
+            self._builder.stop("key_not_text", "a key must be text", position, "Put the key in quotes.")
+        if self._expected[-1] is _VALUE:
+            self._expected[-1] = _KEY
+        return position
 
     def _key(self, event: Any, position: Position) -> None:
-        text = event.value
+        text: str = event.value
         if event.anchor is not None:
             self._builder.report("anchor_on_key", "a key can't carry an anchor", position, "Put it on the value.")
-        if _is_plain(event) and text == "<<":
+        if text == "<<" and event.style in _PLAIN_STYLES:
             hint = "Use `defaults`, or an anchor on the whole value."
             self._builder.report("merge_key", "merge keys (`<<`) are not part of YAML 1.2", position, hint)
         elif not isinstance(self._resolve(event, position), str):
             hint = f'Put it in quotes: "{shorten(text)}".'
             self._builder.report("key_not_text", f"the key `{shorten(text)}` is not text", position, hint)
         self._builder.key(text, position)
-        self._expects_key[-1] = False
 
     def _resolve(self, event: Any, position: Position) -> bool | int | float | str | None:
         text: str = event.value
-        if event.tag in ("!", f"{_TAG_PREFIX}str") or (event.tag is None and not _is_plain(event)):
+        tag = event.tag
+        if tag is None:
+            if event.style not in _PLAIN_STYLES:
+                return text
+        elif tag in ("!", f"{_TAG_PREFIX}str"):
             return text
-        if event.tag is not None:
+        else:
             self._refuse_tag(event)
+        if text[:1] in _NUMBER_STARTS and text:
+            return self._number(text, position)
         if text in _NULL:
             return None
-        if text in _BOOLEAN:
-            return _BOOLEAN[text]
-        if text[0] not in "+-.0123456789":
-            return text
-        return self._number(text, position)
+        return _BOOLEAN.get(text, text)
 
     def _number(self, text: str, position: Position) -> int | float | str:
         whole, fractional = _INTEGER.fullmatch(text), _FLOAT.fullmatch(text)
@@ -169,10 +185,6 @@ class _Composer:
         self._builder.report(
             "unknown_tag", f"the tag `{shorten(tag)}` has no meaning here", _position(event), "Leave it out."
         )
-
-
-def _is_plain(event: Any) -> bool:
-    return event.style in _BLOCK_STYLES
 
 
 def _position(event: Any) -> Position:
