@@ -14,6 +14,7 @@ from rich.console import Console
 
 from scripts.benchmarks.actors import measure_actors
 from scripts.benchmarks.attempts import measure_attempts
+from scripts.benchmarks.cost_centres import measure_cost_centres
 from scripts.benchmarks.folding import measure_fold
 from scripts.benchmarks.journal_size import measure_journal_size
 from scripts.benchmarks.latency import measure_latency
@@ -53,8 +54,13 @@ async def _journal_size(server: BenchmarkServer, is_quick: bool) -> list[Table]:
     return [await measure_journal_size(server, is_quick=is_quick)]
 
 
+async def _cost_centres(server: BenchmarkServer, is_quick: bool) -> list[Table]:
+    return [await measure_cost_centres(server, is_quick=is_quick)]
+
+
 MEASUREMENTS: dict[str, Measure] = {
     "throughput": _throughput,
+    "cost-centres": _cost_centres,
     "latency": _latency,
     "fold": _fold,
     "tick": _tick,
