@@ -178,7 +178,7 @@ class Coordinator(LoopActor):
         self._offer_running()
 
     def _take_in_hand(self, message: Message, payload: Payload | None) -> None:
-        """A message that was just stored. One that may have been read already, or come out of order, is read instead."""
+        """A message that was just stored. One that may have been read already, or is out of order, is read instead."""
         state = self.state
         last = self._messages[-1].position if self._messages else state.message_position if state is not None else None
         if state is None or last is None or message.position <= last:

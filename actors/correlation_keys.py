@@ -1,4 +1,4 @@
-"""How a value is filed where events look for their waits. The publishing side and the waiting side use the same text."""
+"""How a value is filed where events look for their waits: the publishing and the waiting side use the same text."""
 
 from hashlib import sha256
 

@@ -1,8 +1,8 @@
 """The event vocabulary: every fact a run's journal can hold.
 
 Two kinds share one row. *Inputs* are what a tick absorbed from outside (a result, a timer, a control); *decisions* are
-what it made of them. A row lists its inputs before the decisions that follow from them, and its time is the tick's time:
-with the manifest at hand each decision can be recomputed from the state before the row (`ductor.actors.verify`).
+what it made of them. A row lists its inputs before the decisions that follow from them, and its time is the tick's
+time: with the manifest at hand each decision can be computed again from the state before the row.
 
 Rules of the vocabulary:
 - An event carries what the fold needs and nothing that the fold can derive. Folding needs no manifest, clock or chance.
@@ -247,8 +247,8 @@ class RunReopened(Event, frozen=True, tag="run_reopened"):
 
 
 class NodeSettled(Event, frozen=True, tag="node_settled"):
-    """The node is done, and with it its outgoing edges: targets `taken` and `untaken`, each source's edges to one target
-    counting once. A worker step's output and error came with its last `attempt_finished` and are not repeated here."""
+    """The node is done, and with it its outgoing edges: targets `taken` and `untaken`, each source's edges to one
+    target counting once. A worker step's output and error came with its last `attempt_finished` and are not repeated here."""
 
     node: str
     status: Literal["succeeded", "failed", "skipped", "cancelled"]
@@ -275,8 +275,8 @@ class CheckpointReached(Event, frozen=True, tag="checkpoint_reached"):
 
 
 class RunClosing(Event, frozen=True, tag="run_closing"):
-    """The run is going to end as `status`: no step starts any more; attempts in flight may finish until `grace_until_us`,
-    then the `defers` run, then the run ends."""
+    """The run is going to end as `status`: no step starts any more; attempts in flight may finish until
+    `grace_until_us`, then the `defers` run, then the run ends."""
 
     status: EndStatus
     error: ErrorInfo | None = None

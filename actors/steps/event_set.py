@@ -77,15 +77,15 @@ def _arrived(tick: Tick, node: ProgramNode) -> list[JsonObject]:
     """What counts so far, in order of arrival."""
     arrived: list[JsonObject] = []
     for message in tick.node_state(node).messages:
-        for alias in _aliases(node, message.name, _activation(tick, message)):
-            arrived.append(
-                {
-                    "name": alias,
-                    "payload": tick.state.value(message.payload, message.payload_ref),
-                    "id": message.id.removeprefix(EVENT_ID_PREFIX),
-                    "at": format_timestamp_us(message.at_us),
-                }
-            )
+        arrived.extend(
+            {
+                "name": alias,
+                "payload": tick.state.value(message.payload, message.payload_ref),
+                "id": message.id.removeprefix(EVENT_ID_PREFIX),
+                "at": format_timestamp_us(message.at_us),
+            }
+            for alias in _aliases(node, message.name, _activation(tick, message))
+        )
     return arrived
 
 

@@ -8,7 +8,7 @@ from cronsim import CronSim
 from ductor.actors.steps.behaviour import Parked
 from ductor.actors.tick.activation import StateActivation
 from ductor.actors.tick.parking import hear_event, park, time_out
-from ductor.actors.tick.settle import expression_failure, fail, succeed
+from ductor.actors.tick.settle import fail, succeed
 from ductor.actors.tick.working import Tick
 from ductor.definitions.durations import TimeFormatError, parse_duration_ns, parse_timestamp_us
 from ductor.definitions.program import ProgramNode

@@ -1,7 +1,7 @@
 """Phase 0: what operators ask of a run. One control a tick, before everything else.
 
-A control that can't be carried out is refused with the reason, on record. Pausing a paused run, and resuming one that is
-not paused, are refused too: the one who asked should know.
+A control that can't be carried out is refused with the reason, on record. Pausing a paused run, and resuming one that
+is not paused, are refused too: the one who asked should know.
 """
 
 from ductor.actors.tick.closing import begin_closing, terminate

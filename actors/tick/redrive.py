@@ -1,8 +1,8 @@
 """Redrive: a run that has ended badly goes on from where it failed, keeping what succeeded.
 
 Without arguments every failed or cancelled step is pending again, and with it what comes after it and did not succeed.
-`from: [refs]` names steps instead: those and everything after them are done anew, succeeded or not. `input` replaces the
-input of a single named task step for its next round.
+`from: [refs]` names steps instead: those and everything after them are done anew, succeeded or not. `input` replaces
+the input of a single named task step for its next round.
 
 The incoming edges of a step that is put back say again what they said before, as far as their sources are not put back
 themselves.
@@ -10,9 +10,9 @@ themselves.
 
 from ductor.actors.tick.working import Tick
 from ductor.definitions.steps.task import TaskStep
+from ductor.definitions.values import JsonValue
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import SETTLED_NODE_STATUSES, ControlReceived, NodeReset, PayloadRef, RunReopened
-from ductor.definitions.values import JsonValue
 
 
 def redrive(tick: Tick, control: ControlReceived) -> str:

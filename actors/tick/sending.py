@@ -1,7 +1,7 @@
 """`emit` and `signal`: what a step sends with the row that settles it as succeeded.
 
-Everything is evaluated before anything is decided, so that a failing expression fails the step and sends nothing. Ids are
-derived from run, node and generation: a redriven step that succeeds again sends again, a replayed row does not.
+Everything is evaluated before anything is decided, so that a failing expression fails the step and sends nothing. Ids
+are derived from run, node and generation: a redriven step that succeeds again sends again, a replayed row does not.
 """
 
 import uuid

@@ -10,7 +10,7 @@ MAX_TIMERS_PER_TICK = 256
 
 
 def fire_due_timers(tick: Tick, before_us: int | None = None) -> None:
-    """Fire what is due at the tick's time, in the order of the deadlines; with `before_us` only what was due earlier."""
+    """Fire what is due at the tick's time, in the order of the deadlines; only what was due before `before_us`."""
     timers = tick.state.timers
     for _ in range(MAX_TIMERS_PER_TICK):
         earliest = timers.earliest()
