@@ -88,7 +88,7 @@ class Attempt:
         limits: when it has to have done what; None without limits.
         timer: fires at the first of its limits.
         started_at_us: when a worker started it, microseconds since the epoch; 0 before.
-        started_at_s: the same by the loop's clock.
+        started_at_s: the same by the loop's clock, where there are limits.
         is_settled: its result is decided.
         is_stop_requested: its handler was told to stop.
         is_interrupted: the host can't wait for it any more: that its handler stopped is no result.
@@ -134,6 +134,27 @@ class Attempt:
             return self.limits.waiting()
         last_sign_s = self.started_at_s if self.context is None else self.context.last_heartbeat_s
         return self.limits.running(last_sign_s)
+
+    @property
+    def deadline_us(self) -> int | None:
+        """When the running handler has to be over, microseconds since the epoch."""
+        attempt_ms, total_us = self.assignment.timeouts.attempt_ms, self.assignment.total_deadline_us
+        if attempt_ms is None:
+            return total_us
+        deadline_us = self.started_at_us + attempt_ms * 1_000
+        return deadline_us if total_us is None else min(deadline_us, total_us)
+
+    def begin_limits(self, now_s: float) -> None:
+        """The handler is about to be called: the limits that count from the start begin now, by the loop's clock."""
+        limits, timeouts = self.limits, self.assignment.timeouts
+        assert limits is not None
+        self.started_at_s = now_s
+        if self.context is not None:
+            self.context.last_heartbeat_s = now_s
+        if timeouts.attempt_ms is not None:
+            limits.attempt_at_s = now_s + timeouts.attempt_ms / 1_000
+        if timeouts.heartbeat_ms is not None:
+            limits.heartbeat_s = timeouts.heartbeat_ms / 1_000
 
     def limit_ms(self, kind: TimeoutKind) -> int | None:
         """The limit as configured."""

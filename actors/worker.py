@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ductor.actors.attempt import TIMER_TOLERANCE_S, Attempt, Limits, has_limits, limits_at_arrival
+from ductor.actors.attempt import TIMER_TOLERANCE_S, Attempt, has_limits, limits_at_arrival
 from ductor.actors.context import TaskContext
 from ductor.actors.execution import CANCELLED, Crew, Failed, Outcome, Succeeded
 from ductor.actors.failures import timeout_info
@@ -228,16 +228,16 @@ class WorkerPool:
         """A worker is about to call the handler: not if the attempt is settled, or came too late."""
         if attempt.is_settled:
             return False
-        limits, assignment, task = attempt.limits, attempt.assignment, attempt.task
-        if limits is not None and self._has_expired(attempt):
+        if attempt.limits is not None and self._has_expired(attempt):
             return False
+        task = attempt.task
         assert task is not None
         attempt.has_started, attempt.started_at_us = True, self._clock.now_us()
         self._running_count += 1
         if task.binding.wants_context:
-            attempt.context = TaskContext(assignment, self._loop, _deadline_us(attempt))
-        if limits is not None:
-            _begin_limits(attempt, limits, self._loop.time())
+            attempt.context = TaskContext(attempt.assignment, self._loop, attempt.deadline_us)
+        if attempt.limits is not None:
+            attempt.begin_limits(self._loop.time())
             self._arm(attempt)
         return True
 
@@ -389,26 +389,6 @@ class WorkerPool:
 
 def _is_async(attempt: Attempt) -> bool:
     return attempt.task is not None and attempt.task.is_async
-
-
-def _deadline_us(attempt: Attempt) -> int | None:
-    attempt_ms, total_us = attempt.assignment.timeouts.attempt_ms, attempt.assignment.total_deadline_us
-    if attempt_ms is None:
-        return total_us
-    deadline_us = attempt.started_at_us + attempt_ms * 1_000
-    return deadline_us if total_us is None else min(deadline_us, total_us)
-
-
-def _begin_limits(attempt: Attempt, limits: Limits, now_s: float) -> None:
-    """The limits that count from the start."""
-    timeouts = attempt.assignment.timeouts
-    attempt.started_at_s = now_s
-    if attempt.context is not None:
-        attempt.context.last_heartbeat_s = now_s
-    if timeouts.attempt_ms is not None:
-        limits.attempt_at_s = now_s + timeouts.attempt_ms / 1_000
-    if timeouts.heartbeat_ms is not None:
-        limits.heartbeat_s = timeouts.heartbeat_ms / 1_000
 
 
 def _result(attempt: Attempt, outcome: Outcome, worker: str, finished_at_us: int) -> AttemptResult:
