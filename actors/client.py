@@ -17,9 +17,11 @@ from ductor.actors.errors import (
     UnsupportedDefinitionError,
     WaitTimeoutError,
 )
+from ductor.actors.messaging import Messaging
 from ductor.actors.publication import places_of, publication
-from ductor.actors.start import DEFAULT_TENANT, checked_key, first_event
+from ductor.actors.start import DEFAULT_TENANT, checked_key, checked_run_id, first_event
 from ductor.actors.steps import RUNNABLE_TYPES
+from ductor.actors.triggers import triggers_of
 from ductor.actors.views import HistoryRow, RunOutcome, RunView, Started, outcome_of, run_view
 from ductor.definitions.compile import Compiled
 from ductor.definitions.expressions import FunctionLibrary
@@ -53,7 +55,7 @@ POLL_S = 0.1
 """How often a client that hosts nothing looks whether a run has ended."""
 
 
-class Client:
+class Client(Messaging):
     """See the module's docstring. All methods raise StoreUnavailableError when the database can't be reached."""
 
     def __init__(self, store: Store, *, clock: Clock, ids: Ids, functions: FunctionLibrary | None = None) -> None:
@@ -75,10 +77,13 @@ class Client:
             raise UnsupportedDefinitionError(compiled.manifest.name, problems)
         record = publication(compiled, tenant=tenant, source=source, now_us=self.clock.now_us())
         await self.store.publish(record)
+        triggers = triggers_of(compiled.manifest, compiled.manifest_hash, tenant, self.clock.now_us())
+        await self.store.replace_triggers(tenant, compiled.manifest.name, triggers)
         return record
 
     async def unpublish(self, name: str, *, tenant: str = DEFAULT_TENANT) -> int:
         """Withdraw all versions of a definition from new starts; running runs keep theirs. How many there were."""
+        await self.store.replace_triggers(tenant, name, ())
         return await self.store.unpublish(tenant, name)
 
     async def start(
@@ -107,7 +112,7 @@ class Client:
 
     async def view(self, run_id: str, *, tenant: str | None = None) -> RunView:
         """A run as its journal tells. Raises RunNotFoundError."""
-        loaded = await self.store.load(_checked_run_id(run_id))
+        loaded = await self.store.load(checked_run_id(run_id))
         if loaded is None or (tenant is not None and loaded.head.tenant != tenant):
             raise RunNotFoundError(run_id)
         record = await self.store.manifest(loaded.head.manifest_hash)
@@ -117,7 +122,7 @@ class Client:
 
     async def history(self, run_id: str, *, after_version: int = 0, limit: int = 1_000) -> list[HistoryRow]:
         """Rows of a run's journal, in order. Raises RunNotFoundError."""
-        rows = await self.store.history(_checked_run_id(run_id), after_version=after_version, limit=limit)
+        rows = await self.store.history(checked_run_id(run_id), after_version=after_version, limit=limit)
         if not rows and await self.store.head(run_id) is None:
             raise RunNotFoundError(run_id)
         return [
@@ -153,7 +158,7 @@ class Client:
         checked = checked_value(arguments or {}, f"arguments of {kind}")
         assert isinstance(checked, dict)
         control = Control(
-            run_id=_checked_run_id(run_id),
+            run_id=checked_run_id(run_id),
             request_id=checked_key(request_id, "request id") if request_id is not None else str(uuid.uuid4()),
             kind=kind,
             arguments=checked,
@@ -172,13 +177,13 @@ class Client:
         """Wait for a run's end. Raises RunNotFoundError, WaitTimeoutError."""
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1_000):
-                return await self._wait_for_end(_checked_run_id(run_id))
+                return await self._wait_for_end(checked_run_id(run_id))
         except TimeoutError:
             raise WaitTimeoutError(run_id, timeout_ms or 0) from None
 
     async def ended(self, run_id: str) -> RunOutcome | None:
         """How a run ended; None when it has not. Raises RunNotFoundError."""
-        head = await self.store.head(_checked_run_id(run_id))
+        head = await self.store.head(checked_run_id(run_id))
         if head is None:
             raise RunNotFoundError(run_id)
         if head.status not in TERMINAL_RUN_STATUSES:
@@ -252,10 +257,3 @@ class Client:
 
     def _requested(self, run_id: str) -> None:
         """A control was stored: a host that has the run acts at once, others find it by their sweeper."""
-
-
-def _checked_run_id(run_id: str) -> str:
-    try:
-        return str(uuid.UUID(run_id))
-    except ValueError:
-        raise RunNotFoundError(run_id) from None

@@ -14,7 +14,7 @@ import msgspec
 from ductor.actors.coordinator import Coordinator, StartRun
 from ductor.actors.directory import ActorDirectory
 from ductor.actors.errors import ManifestMissingError
-from ductor.actors.messages import Assignment, AttemptResult, TimerDue, Wake
+from ductor.actors.messages import Assignment, AttemptResult, MessageArrived, TimerDue, Wake
 from ductor.actors.publication import places_of
 from ductor.actors.tasks import TaskRegistry
 from ductor.actors.timers import TimerService
@@ -26,7 +26,7 @@ from ductor.definitions.program import Program, load_program
 from ductor.definitions.values import JsonValue
 from ductor.journal.clock import Clock
 from ductor.journal.errors import StoreUnavailableError, UnknownEventError
-from ductor.journal.events import RunStarted
+from ductor.journal.events import Message, RunStarted
 from ductor.journal.ids import Ids
 from ductor.journal.store import AttemptRow, Commit, Payload, PublishedDefinition, Snapshot, Store
 
@@ -247,6 +247,13 @@ class Engine:
             waiters.remove(future)
             if not waiters:
                 del self._waiters[run_id]
+
+    def message_stored(self, run_id: str, message: Message, payload: Payload | None) -> None:
+        """A message for a run was stored: a coordinator that is hot takes it in hand, a cold one reads it."""
+        if run_id in self.directory:
+            self.tell(run_id, MessageArrived(message, payload))
+        else:
+            self.wake(run_id, reissues=False)
 
     def wake(self, run_id: str, *, reissues: bool = True) -> None:
         """Look at a run and at what waits for it in the database, unless it is set aside."""

@@ -266,6 +266,23 @@ class ControlRefusedError(ActorError):
         super().__init__(f"run {run_id}: {kind} refused: {reason}")
 
 
+class MessageRefusedError(ActorError):
+    """A message to a run was not accepted. Nothing was stored.
+
+    Attributes:
+        run_id: whom it was for.
+        reason: why.
+        problems: everything that does not fit, for a reply to an interaction.
+    """
+
+    code = "message_refused"
+
+    def __init__(self, run_id: str, reason: str, problems: Sequence[str] = ()) -> None:
+        self.run_id, self.reason, self.problems = run_id, reason, tuple(problems)
+        lines = "".join(f"\n  {problem}" for problem in self.problems)
+        super().__init__(f"run {run_id}: {reason}{lines}")
+
+
 class WaitTimeoutError(ActorError):
     """A run did not end in the time that somebody was ready to wait. The run goes on.
 

@@ -9,6 +9,7 @@ finish in time is cancelled and carried on by the next host: the journal knows i
 """
 
 import asyncio
+import logging
 import os
 import secrets
 import socket
@@ -17,12 +18,14 @@ from typing import Self
 
 import msgspec
 
+from ductor.actors.bus import EventBus
 from ductor.actors.client import Client
 from ductor.actors.engine import Engine, EngineOptions
 from ductor.actors.errors import HostStoppedError
 from ductor.actors.start import DEFAULT_TENANT
 from ductor.actors.sweeper import Sweeper
 from ductor.actors.tasks import TaskRegistry
+from ductor.actors.triggers import TriggerStarter
 from ductor.actors.views import RunOutcome, Started
 from ductor.actors.worker import PoolLoad
 from ductor.definitions.compile import Compiled
@@ -30,9 +33,19 @@ from ductor.definitions.expressions import FunctionLibrary
 from ductor.definitions.program import Program
 from ductor.definitions.values import JsonValue
 from ductor.journal.clock import Clock
-from ductor.journal.events import RunStarted
+from ductor.journal.errors import StoreUnavailableError
+from ductor.journal.events import Message, RunStarted
 from ductor.journal.ids import Ids
-from ductor.journal.store import HostRecord, Payload, PublishedDefinition, Store, StoreHealth
+from ductor.journal.store import (
+    BusEvent,
+    Commit,
+    EventReceipt,
+    HostRecord,
+    Payload,
+    PublishedDefinition,
+    Store,
+    StoreHealth,
+)
 
 DEFINITION_CACHE_MS = 1_000
 """For so long the newest version of a definition is taken from memory: a publish elsewhere shows after this at most."""
@@ -44,6 +57,9 @@ REMOTE_POLL_S = 1.0
 
 ALONE_POLL_S = 10.0
 """Who waits on a host without neighbours asks so often whether that has changed."""
+
+
+_log = logging.getLogger(__name__)
 
 
 class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +108,7 @@ class EngineHost(Client):
         self.registry = registry
         self.options = options or HostOptions()
         self.host_id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self.bus = EventBus(store, TriggerStarter(store, self), lambda _run_id: None)
         self._engine: Engine | None = None
         self._sweeper: Sweeper | None = None
         self._cached: dict[tuple[str, str, str | None, str | None], tuple[int, PublishedDefinition]] = {}
@@ -118,8 +135,12 @@ class EngineHost(Client):
         )
         now_us = self.clock.now_us()
         record = HostRecord(host_id=self.host_id, started_at_us=now_us, heartbeat_at_us=now_us)
+        triggers = TriggerStarter(self.store, self)
+        self.bus = EventBus(self.store, triggers, lambda run_id: engine.wake(run_id, reissues=False))
         sweeper = Sweeper(engine, record, sweep_ms=self.options.sweep_ms, heartbeat_ms=self.options.heartbeat_ms)
+        sweeper.also = (self._sweep_bus, triggers.fire_schedules)
         self._engine, self._sweeper = engine, sweeper
+        engine.bus_work = self._bus_work
         await self._bury_dead_neighbours()
         await sweeper.start()
 
@@ -155,6 +176,17 @@ class EngineHost(Client):
             waiting_for_handler=dict(engine.pool.waiting_for_handler()) if engine else {},
             set_aside={run_id: str(error) for run_id, error in engine.set_aside_runs.items()} if engine else {},
         )
+
+    async def start_triggered(
+        self, definition: str, trigger: JsonValue, *, tenant: str, key: str, manifest_hash: str
+    ) -> str:
+        """See `ductor.actors.triggers.Starter`."""
+        started = await self.start(definition, trigger, tenant=tenant, key=key, manifest_hash=manifest_hash)
+        return started.run_id
+
+    async def cancel_overlapped(self, run_id: str) -> None:
+        """See `ductor.actors.triggers.Starter`."""
+        await self.request(run_id, "cancel", by="schedule", arguments={"reason": "its successor begins"})
 
     async def publish(
         self, compiled: Compiled, *, tenant: str = DEFAULT_TENANT, source: str = ""
@@ -206,6 +238,29 @@ class EngineHost(Client):
                     return waiter.result()
         finally:
             engine.forget_waiter(run_id, waiter)
+
+    async def _publish_event(self, event: BusEvent) -> EventReceipt:
+        return await self.bus.publish(event)
+
+    def _message_stored(self, run_id: str, message: Message, payload: Payload | None) -> None:
+        if self._engine is not None:
+            self._engine.message_stored(run_id, message, payload)
+
+    def _bus_work(self, commit: Commit) -> None:
+        """A commit has put events on the bus, or new waits: both sides look for each other."""
+        self.engine.spawn(self._match_and_scan(commit))
+
+    async def _match_and_scan(self, commit: Commit) -> None:
+        try:
+            for event in commit.published:
+                await self.bus.match(event)
+            if commit.waits:
+                await self.bus.scan(commit.run_id)
+        except StoreUnavailableError as error:  # the sweeper finds what is left undone
+            _log.warning("%s", error)
+
+    async def _sweep_bus(self, now_us: int) -> None:
+        await self.bus.sweep(now_us)
 
     def _requested(self, run_id: str) -> None:
         if self._engine is not None:

@@ -1,8 +1,10 @@
 """What starting a run needs, whoever starts it: the definition, the checked trigger, the first event. No I/O."""
 
+import uuid
+
 import msgspec
 
-from ductor.actors.errors import StartRefusedError
+from ductor.actors.errors import RunNotFoundError, StartRefusedError
 from ductor.actors.tick.activation import StateActivation
 from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.program import Program
@@ -27,6 +29,14 @@ def checked_key(value: str, what: str) -> str:
         raise StartRefusedError(what, f"it must have 1 to {MAX_KEY_BYTES} bytes without NUL, and has {size_bytes}")
     checked_value(value, what)
     return value
+
+
+def checked_run_id(run_id: str) -> str:
+    """A run id in its one form. Raises RunNotFoundError for text that is none."""
+    try:
+        return str(uuid.UUID(run_id))
+    except ValueError:
+        raise RunNotFoundError(run_id) from None
 
 
 def first_event(

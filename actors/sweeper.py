@@ -7,7 +7,7 @@ queries does not depend on the number of runs.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -37,6 +37,7 @@ class Sweeper:
         self._engine = engine
         self._record = record
         self._others: frozenset[str] = frozenset()
+        self.also: Sequence[Callable[[int], Awaitable[None]]] = ()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -68,6 +69,8 @@ class Sweeper:
         for run_id in await self._engine.store.runs_to_wake(now_us, MAX_RUNS_PER_SWEEP):
             self._engine.wake(run_id, reissues=not self._others)
         self._engine.passivate_idle()
+        for work in self.also:
+            await work(self._engine.clock.now_us())
 
     async def recover(self, *, reissues: bool) -> None:
         """Wake every run that may have been left in the middle of something."""
