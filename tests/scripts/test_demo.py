@@ -70,7 +70,7 @@ def test_what_is_no_folder_is_refused(tmp_path: Path):
 # --- the account ------------------------------------------------------------------------------------------------------
 
 RUN_ID = "01900000-0000-7000-8000-000000000000"
-KEY = f"{RUN_ID}/work/1"
+KEY = f"{RUN_ID}/job/1"
 
 
 def history(*events: AnyEvent) -> list[HistoryRow]:
@@ -78,12 +78,12 @@ def history(*events: AnyEvent) -> list[HistoryRow]:
 
 
 def ledger(*events: tuple[Event, int]) -> list[Entry]:
-    return [Entry("work", KEY, event, pid) for event, pid in events]
+    return [Entry("job", KEY, event, pid) for event, pid in events]
 
 
-DISPATCHED = AttemptDispatched(node="work", generation=1, task="work")
-FINISHED = AttemptFinished(node="work", generation=1, outcome="succeeded")
-SETTLED = NodeSettled(node="work", status="succeeded", outcome="success")
+DISPATCHED = AttemptDispatched(node="job", generation=1, task="job")
+FINISHED = AttemptFinished(node="job", generation=1, outcome="succeeded")
+SETTLED = NodeSettled(node="job", status="succeeded", outcome="success")
 
 
 def test_a_call_cut_off_by_the_kill_and_repeated_is_as_promised():
@@ -116,7 +116,7 @@ def test_each_broken_promise_is_named(events: tuple[AnyEvent, ...], entries: lis
 
 
 def test_work_that_ended_before_the_kill_and_was_called_again_is_named():
-    assert calls_after(ledger((Event.BEGAN, 1), (Event.ENDED, 1), (Event.BEGAN, 2)), 1) == ["work"]
+    assert calls_after(ledger((Event.BEGAN, 1), (Event.ENDED, 1), (Event.BEGAN, 2)), 1) == ["job"]
     assert calls_after(ledger((Event.BEGAN, 1), (Event.BEGAN, 2)), 1) == []
 
 
