@@ -46,9 +46,9 @@ class Meter:
 
     __slots__ = ("_seen", "cost", "iterations")
 
-    def __init__(self, cost: int = MAX_COST) -> None:
+    def __init__(self, cost: int = MAX_COST, iterations: int = MAX_ITERATIONS) -> None:
         self.cost = cost
-        self.iterations = MAX_ITERATIONS
+        self.iterations = iterations
         self._seen: frozenset[str] = frozenset()
 
     def charge(self, units: int) -> None:

@@ -11,10 +11,15 @@ from ductor.definitions.expressions.cel_values import Value
 from ductor.definitions.expressions.errors import BudgetFault, Fault
 from ductor.definitions.expressions.frame import Closure, Frame
 from ductor.definitions.expressions.operators import no_overload
-from ductor.definitions.expressions.syntax import LoopKind
+from ductor.definitions.expressions.syntax import KeyedCall, Loop, LoopKind, walk
 
 LoopBuilder: TypeAlias = Callable[[Closure, int, Closure | None, Closure, int], Closure]
 """Takes the source, the slot of the variable, the condition, the body, and the cost of a round."""
+
+
+def round_cost(node: Loop | KeyedCall) -> int:
+    """Units for one round: the operations of the body, those of loops inside it counted by themselves."""
+    return sum(1 for child in node.children()[1:] for _ in walk(child))
 
 
 def loop_items(frame: Frame, source: Value, name: str) -> list[Value]:

@@ -19,7 +19,7 @@ from ductor.definitions.expressions.errors import BudgetFault, Fault
 from ductor.definitions.expressions.frame import Closure, Frame
 from ductor.definitions.expressions.functions.containers import KEYED_FUNCTIONS
 from ductor.definitions.expressions.functions.declared import FunctionLibrary
-from ductor.definitions.expressions.loops import LOOPS, keyed_values, loop_items
+from ductor.definitions.expressions.loops import LOOPS, keyed_values, loop_items, round_cost
 from ductor.definitions.expressions.paths import path_reader
 from ductor.definitions.expressions.syntax import (
     Binary,
@@ -39,7 +39,6 @@ from ductor.definitions.expressions.syntax import (
     Select,
     Unary,
     path_of,
-    walk,
 )
 
 ABSENT = ("missing_key", "index_out_of_range")
@@ -142,14 +141,14 @@ class _Compiler:
         source = self.compile(node.source, scope)
         slot, inner = self.bind(node.variable, scope)
         condition = None if node.condition is None else self.compile(node.condition, inner)
-        return LOOPS[node.kind](source, slot, condition, self.compile(node.body, inner), _body_cost(node))
+        return LOOPS[node.kind](source, slot, condition, self.compile(node.body, inner), round_cost(node))
 
     def compile_keyed(self, node: KeyedCall, scope: Scope) -> Closure:
         implementation = KEYED_FUNCTIONS[node.function]
         source = self.compile(node.source, scope)
         slot, inner = self.bind(node.variable, scope)
         bodies = self.compile_all(node.bodies, inner)
-        cost = _body_cost(node)
+        cost = round_cost(node)
 
         def call(frame: Frame) -> Value:
             items = loop_items(frame, source(frame), node.function)
@@ -162,11 +161,6 @@ class _Compiler:
         slot = self.slot_count
         self.slot_count += 1
         return slot, {**scope, variable: slot}
-
-
-def _body_cost(node: Loop | KeyedCall) -> int:
-    """Units for one round: the operations of the body, those of loops inside it counted by themselves."""
-    return sum(1 for child in node.children()[1:] for _ in walk(child))
 
 
 def _path(name: str, keys: tuple[str | int, ...]) -> Closure:

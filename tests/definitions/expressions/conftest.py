@@ -1,9 +1,9 @@
-"""The two engines, each of which every test of meaning runs on."""
+"""The engines, each of which every test of meaning runs on."""
 
 import pytest
 
 from ductor.definitions.expressions.engine import Engine
-from ductor.definitions.expressions.select_engine import select_engine
+from ductor.definitions.expressions.select_engine import ENGINES, select_engine
 
 
 def engine_named(name: str) -> Engine:
@@ -13,6 +13,6 @@ def engine_named(name: str) -> Engine:
     return select_engine(name)
 
 
-@pytest.fixture(scope="session", params=["portable", "cel-expr"])
+@pytest.fixture(scope="session", params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> Engine:
     return engine_named(request.param)

@@ -1,4 +1,4 @@
-"""No expression stalls its host: every limit, and hostile expressions, on both engines."""
+"""No expression stalls its host: every limit, and hostile expressions, on all engines."""
 
 import time
 from collections.abc import Callable

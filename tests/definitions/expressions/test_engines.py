@@ -1,21 +1,18 @@
 """Which engine evaluates, and what the C++ runtime is given."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from ductor.definitions.expressions import STANDARD_LIBRARY, compile_expression
-from ductor.definitions.expressions.cel_expr_source import (
-    MAX_GROWING_ITEMS,
-    MAX_INPUTS,
-    MAX_JOINS,
-    Emitter,
-    Unsupported,
-)
+from ductor.definitions.expressions.cel_expr_source import MAX_GROWING_ITEMS, CelExprEmitter
+from ductor.definitions.expressions.emitter import MAX_INPUTS, MAX_JOINS, Unsupported
 from ductor.definitions.expressions.engine import Engine
 from ductor.definitions.expressions.parse import parse
-from ductor.definitions.expressions.select_engine import ENGINE_VARIABLE, chosen_engine, select_engine
+from ductor.definitions.expressions.select_engine import ENGINE_VARIABLE, ENGINES, chosen_engine, select_engine
 from tests.definitions.expressions.conftest import engine_named
 from tests.definitions.expressions.evaluating import outcome
 
@@ -34,10 +31,11 @@ def test_the_portable_engine_is_chosen_unless_the_environment_names_another(
     assert chosen_engine().name == "portable"
 
 
-def test_the_environment_names_the_engine(environment: pytest.MonkeyPatch) -> None:
-    native = engine_named("cel-expr")
-    environment.setenv(ENGINE_VARIABLE, native.name)
-    assert chosen_engine().name == "cel-expr"
+@pytest.mark.parametrize("name", ENGINES)
+def test_the_environment_names_the_engine(name: str, environment: pytest.MonkeyPatch) -> None:
+    engine_named(name)
+    environment.setenv(ENGINE_VARIABLE, name)
+    assert chosen_engine().name == name
     assert compile_expression("a.b + 1").evaluate({"a": {"b": 1}}) == 2
 
 
@@ -47,9 +45,18 @@ def test_an_engine_that_does_not_exist_is_refused(environment: pytest.MonkeyPatc
         chosen_engine()
 
 
+def test_no_runtime_is_imported_that_is_not_asked_for() -> None:
+    program = (
+        "import sys; from ductor.definitions.expressions import compile_expression as c;"
+        "c('a.b + 1').evaluate({'a': {'b': 1}}); print({'celpy', 'cel_expr_python'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
 def emitted(source: str) -> str | None:
     try:
-        return Emitter().emit(parse(source), {})
+        return CelExprEmitter().emit(parse(source), {})
     except Unsupported:
         return None
 
@@ -164,3 +171,5 @@ def test_a_program_can_be_used_inside_itself(engine: Engine) -> None:
     library = STANDARD_LIBRARY.with_function("again", again, least=1)
     expression = compile_expression("[n].map(x, [again(x), x][1]) + [n]", functions=library, engine=engine)
     assert expression.evaluate({"n": 3}) == [3, 3]
+    expression = compile_expression("true ? [size(again(n)), n] : []", functions=library, engine=engine)
+    assert expression.evaluate({"n": 3}) == [2, 3]

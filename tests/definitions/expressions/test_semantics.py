@@ -1,4 +1,4 @@
-"""What expressions mean, on both engines."""
+"""What expressions mean, on all engines."""
 
 from typing import Any
 
