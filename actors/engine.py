@@ -279,6 +279,7 @@ class Engine:
         for waiters in self._waiters.values():
             for waiter in waiters:
                 waiter.cancel()
+        await self.pool.close()
 
     # --- supervision --------------------------------------------------------------------------------------------------
 
