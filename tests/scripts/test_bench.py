@@ -57,7 +57,7 @@ def test_the_report_as_json():
     report = json.loads(done.stdout)
     assert report["environment"]["fsync"] == "on"
     (fold,) = report["measurements"]
-    assert [row["what"] for row in fold["rows"]] == ["empty dispatch loop", "fold"]
+    assert [row["what"] for row in fold["rows"]] == ["empty dispatch loop", "fold", "decode and fold"]
     assert all(row["events_per_s"] > 0 for row in fold["rows"])
 
 
