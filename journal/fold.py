@@ -184,10 +184,12 @@ def _signal_sent(state: RunState, event: SignalSent) -> None:
 
 def _run_paused(state: RunState, event: RunPaused) -> None:
     state.paused_at_us = state.at_us
+    state.paused_by = event.by
+    state.pause_reason = event.reason
 
 
 def _run_resumed(state: RunState, event: RunResumed) -> None:
-    state.paused_at_us = None
+    _leave_pause(state)
     state.timers.shift(event.paused_us)
 
 
@@ -264,6 +266,12 @@ def _leave(state: RunState, ref: str, node: NodeState) -> None:
         del state.open_nodes[ref]
 
 
+def _leave_pause(state: RunState) -> None:
+    state.paused_at_us = None
+    state.paused_by = ""
+    state.pause_reason = ""
+
+
 def _context_patched(state: RunState, event: ContextPatched) -> None:
     state.context.update(event.patch)
 
@@ -308,7 +316,7 @@ def _run_ended(state: RunState, event: RunEnded) -> None:
     state.reason = end.reason
     state.ended_at_us = state.at_us
     state.closing = None
-    state.paused_at_us = None
+    _leave_pause(state)
     state.timers.clear()
     state.inbox.clear()
     state.touched.clear()

@@ -233,6 +233,8 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
     listeners: dict[str, dict[str, None]] = msgspec.field(default_factory=dict)
     asked_count: int = 0
     paused_at_us: int | None = None
+    paused_by: str = ""
+    pause_reason: str = ""
     reopened_count: int = 0
     touched: deque[str] = msgspec.field(default_factory=deque)
     agenda: list[tuple[int, str]] = msgspec.field(default_factory=list)
@@ -253,6 +255,12 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
     def is_listening(self) -> bool:
         """Whether a node waits for something that comes from outside."""
         return bool(self.listeners) or self.asked_count > 0
+
+    @property
+    def next_due_us(self) -> int | None:
+        """The earliest deadline; None where there is none, and while the run is paused: its timers stand still."""
+        earliest = None if self.paused_at_us is not None else self.timers.earliest()
+        return None if earliest is None else earliest[0]
 
     @property
     def is_terminal(self) -> bool:

@@ -375,10 +375,12 @@ def test_a_pause_holds_the_run_and_moves_relative_deadlines_alone():
         NodeParked(node="pay", waiting="timer", until_us=9_000),
         NodeParked(node="ship", waiting="timer", until_us=9_500, until_is_absolute=True),
     ]
-    state = folded([[START, *parked], [RunPaused()], []])
+    state = folded([[START, *parked], [RunPaused(by="ann", reason="audit")], []])
     assert (state.status, state.paused_at_us) == ("paused", 2_000)
+    assert (state.paused_by, state.pause_reason, state.next_due_us) == ("ann", "audit", None)
     resumed = folded([[RunResumed(paused_us=2_000)]], state)
-    assert (resumed.status, resumed.paused_at_us) == ("waiting", None)
+    assert (resumed.status, resumed.paused_at_us, resumed.paused_by) == ("waiting", None, "")
+    assert resumed.next_due_us == 9_500
     assert state.timers.deadlines() == {"pay": 11_000, "ship": 9_500}
     assert state.timers.earliest() == (9_500, "ship")
     folded([[NodeParked(node="notify", waiting="timer", until_us=9_100)]], state)
