@@ -330,8 +330,7 @@ class Coordinator(LoopActor):
         )
 
     def _timer_update(self, state: RunState) -> TimerUpdate | None:
-        earliest = state.timers.earliest()
-        due_at_us = None if earliest is None else earliest[0]
+        due_at_us = state.next_due_us
         return None if due_at_us == self._stored_due_us else TimerUpdate(due_at_us)
 
     # --- after the commit ---------------------------------------------------------------------------------------------
@@ -410,8 +409,7 @@ class Coordinator(LoopActor):
             self.state = None
             self.actor_ref.stop()
             return
-        earliest = state.timers.earliest()
-        self.engine.at_rest(self, None if earliest is None else earliest[0])
+        self.engine.at_rest(self, state.next_due_us)
 
     def passivate(self) -> bool:
         """Leave memory, if nothing is going on. Everything that matters is in the journal."""
