@@ -34,7 +34,7 @@ PACE_S = 0.6
 LOOK_AGAIN_S = 0.1
 DEADLINE_S = 50.0
 WIDTH = 110
-KEPT, BROKEN, USAGE = 0, 1, 2
+KEPT, BROKEN, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 class DemonstrationError(Exception):
@@ -199,7 +199,7 @@ def main(arguments: list[str]) -> int:
         return USAGE
     work = Path(tempfile.mkdtemp(prefix="ductor-demo-"))
     work.chmod(0o755)  # the database may run as another account
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(signal.SIGTERM + 128))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(highlight=False)
     console.width = max(console.width, WIDTH)
     try:
@@ -207,6 +207,10 @@ def main(arguments: list[str]) -> int:
     except DemonstrationError as error:
         console.print(f"[bold red]The demonstration failed:[/] {error}. What there is lies in {work}.")
         return BROKEN
+    except KeyboardInterrupt:
+        shutil.rmtree(work)
+        console.print("\nInterrupted: everything was stopped and removed.")
+        return INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -59,6 +60,34 @@ def test_a_folder_without_files_fails_the_run_and_the_demonstration_says_why(tmp
     done = demo(tmp_path, "--pace", PACE_S)
     assert done.returncode == 1
     assert "EmptyFolder" in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demonstration_leaves_nothing(tmp_path: Path, number: signal.Signals):
+    (tmp_path / "a.txt").write_text("one\n")
+    made = tmp_path / "made"
+    made.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "scripts.demonstration", str(tmp_path), "--pace", PACE_S],
+        cwd=CHECKOUT,
+        env={**os.environ, "TMPDIR": str(made), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    shown = ""
+    for line in process.stdout:
+        shown += line
+        if "fingerprint  running" in line:
+            break
+    pids = [int(pid) for pid in re.findall(r"(?:PostgreSQL|Host) (\d+)", shown)]
+    process.send_signal(number)
+    rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, shown + rest
+    assert "Interrupted" in rest
+    assert len(pids) == 2
+    assert still_running(pids) == []
+    assert not any(made.iterdir())
 
 
 def test_what_is_no_folder_is_refused(tmp_path: Path):
