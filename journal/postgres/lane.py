@@ -48,6 +48,7 @@ class Lane:
         self._connection: asyncpg.Connection | None = None
         self._prepared: dict[str, PreparedStatement] = {}
         self._lock_timeout_in_force_ms = -1
+        self._overdue_at_s: float | None = None
         self.lock_timeout_ms = limits.lock_timeout_ms
         self.reason = ""
 
@@ -75,6 +76,12 @@ class Lane:
                 self.reason = ""
                 return answers
 
+    def cut_if_overdue(self) -> None:
+        """Drop the connection if the server has not answered in time: what waits for it fails, and is sent again."""
+        overdue = self._overdue_at_s is not None and asyncio.get_running_loop().time() > self._overdue_at_s
+        if overdue and self._connection is not None:
+            self._connection.terminate()
+
     def terminate(self) -> None:
         """Drop the connection at once."""
         if self._connection is not None:
@@ -93,12 +100,15 @@ class Lane:
             connection.terminate()
 
     async def _send(self, batch: Batch, commits: Sequence[Commit]) -> list[CommitAnswer]:
-        async with asyncio.timeout(self._settings.command_timeout_s):
+        self._overdue_at_s = asyncio.get_running_loop().time() + self._settings.command_timeout_s
+        try:
             won_count, won = await self._write(batch)
             if won_count == batch.row_count:
                 return [Appended(commit.version) for commit in commits]
             losers = [commit for commit in commits if commit.version and commit.commit_id not in won]
             lost = await self._resolve(losers)
+        finally:
+            self._overdue_at_s = None
         return [lost.get(commit.run_id) or Appended(commit.version) for commit in commits]
 
     async def _write(self, batch: Batch) -> tuple[int, set[uuid.UUID]]:

@@ -40,6 +40,8 @@ class WriterLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The writer's bounds.
 
     Attributes:
+        lanes: connections that take batches in turn. With one, nothing is prepared while the server works; more than
+        two     make batches smaller and gain nothing.
         queue_commits: commits that may wait; beyond it starts are refused. Ticks of running runs are always taken:
             there is one at most for each run that is at work.
         batch_commits, batch_bytes: one statement's size. A single larger commit goes alone.
@@ -49,6 +51,7 @@ class WriterLimits(msgspec.Struct, frozen=True, kw_only=True):
         close_timeout_s: how long `close` waits for queued commits.
     """
 
+    lanes: int = 2
     queue_commits: int = 10_000
     batch_commits: int = 400
     batch_bytes: int = 4 * 1024 * 1024

@@ -1,7 +1,10 @@
 """The group-commit writer: commits of many runs, gathered into one statement and one flush to disk.
 
-A batch takes what arrived while the one before was running, never waits for more, and holds at most one commit of a
-run. When a batch can't be written as a whole it is split in halves, down to the one commit that is the cause:
+A batch takes what arrived while those before it were running, never waits for more, and holds at most one commit of a
+run. Two lanes take batches in turn, so that this process makes one up while the server writes the other; a run with a
+commit in flight on one lane is left alone by the other.
+
+When a batch can't be written as a whole it is split in halves, down to the one commit that is the cause:
 
 * refused for what it contains: it is answered `Refused`, naming the run and the field;
 * held up by somebody else's open transaction: its run is *set aside*. It and every later commit of that run are sent
@@ -24,6 +27,8 @@ from ductor.journal.store import Commit, CommitAnswer, Conflict, Refused
 
 _logger = logging.getLogger(__name__)
 
+WATCH_INTERVAL_S = 1.0
+
 Pending = tuple[Commit, Callable[[CommitAnswer], None]]
 
 
@@ -35,19 +40,21 @@ class Writer:
         self._limits = limits
         self._queue: deque[Pending] = deque()
         self._aside: dict[str, deque[Pending]] = {}
-        self._lane = Lane(settings, limits, "ductor writer")
+        self._in_flight: set[str] = set()
+        self._lanes = [Lane(settings, limits, f"ductor writer {number}") for number in range(1, limits.lanes + 1)]
         self._aside_lane = Lane(settings, limits, "ductor writer, commits set aside")
-        self._arrived = asyncio.Event()
+        self._sleepers: list[asyncio.Future[None]] = []
         self._aside_arrived = asyncio.Event()
         self._settled = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._defect = ""
         self.is_open = False
         self.queued = 0
 
     @property
     def reason(self) -> str:
         """Why commits can't be written at the moment; empty while they can."""
-        return self._lane.reason
+        return self._defect or next((lane.reason for lane in self._lanes if lane.reason), "")
 
     @property
     def set_aside_count(self) -> int:
@@ -58,8 +65,9 @@ class Writer:
         """Begin to write."""
         self.is_open = True
         self._tasks = [
-            asyncio.create_task(self._write(), name="ductor journal writer"),
+            *(asyncio.create_task(self._write(lane), name="ductor journal writer") for lane in self._lanes),
             asyncio.create_task(self._write_set_aside(), name="ductor journal writer, commits set aside"),
+            asyncio.create_task(self._watch(), name="ductor journal writer, lost answers"),
         ]
         for task in self._tasks:
             task.add_done_callback(self._stopped)
@@ -80,7 +88,8 @@ class Writer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for lane in (self._lane, self._aside_lane):
+        self._sleepers.clear()
+        for lane in (*self._lanes, self._aside_lane):
             await lane.close()
         if self.queued:
             raise StoreUnavailableError(f"closed with {self.queued} commits not known to be written ({self.reason})")
@@ -96,16 +105,27 @@ class Writer:
             return
         self.queued += 1
         self._queue.append((commit, answer))
-        self._arrived.set()
+        self._wake_a_lane()
 
-    async def _write(self) -> None:
+    def _wake_a_lane(self) -> None:
+        if self._sleepers:
+            self._sleepers.pop().set_result(None)
+
+    async def _write(self, lane: Lane) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             batch = self._take()
-            if batch:
-                await self._settle(batch)
-            else:
-                self._arrived.clear()
-                await self._arrived.wait()
+            if not batch:
+                sleep = loop.create_future()
+                self._sleepers.append(sleep)
+                await sleep
+                continue
+            if self._queue:
+                self._wake_a_lane()
+            runs = [commit.run_id for commit, _ in batch]
+            self._in_flight.update(runs)
+            await self._settle(lane, batch)
+            self._in_flight.difference_update(runs)
 
     def _take(self) -> list[Pending]:
         """The next batch: one commit of a run at most, in the order in which they came, within bounds."""
@@ -120,7 +140,7 @@ class Writer:
             if commit.run_id in self._aside:
                 self._aside[commit.run_id].append(pending)
                 continue
-            if commit.run_id in runs:
+            if commit.run_id in runs or commit.run_id in self._in_flight:
                 later.append(pending)
                 continue
             size += size_bytes(commit)
@@ -132,16 +152,16 @@ class Writer:
         queue.extendleft(reversed(later))
         return batch
 
-    async def _settle(self, batch: list[Pending]) -> None:
+    async def _settle(self, lane: Lane, batch: list[Pending]) -> None:
         try:
-            answers = await self._lane.answers([commit for commit, _ in batch])
+            answers = await lane.answers([commit for commit, _ in batch])
         except SplitNeededError as failure:
-            await self._split(batch, failure)
+            await self._split(lane, batch, failure)
             return
         for pending, answer in zip(batch, answers, strict=True):
             self._answer(pending, answer)
 
-    async def _split(self, batch: list[Pending], failure: SplitNeededError) -> None:
+    async def _split(self, lane: Lane, batch: list[Pending], failure: SplitNeededError) -> None:
         if len(batch) == 1:
             pending = batch[0]
             if failure.failure == "content":
@@ -151,12 +171,12 @@ class Writer:
                 self._aside_arrived.set()
             return
         middle = len(batch) // 2
-        self._lane.lock_timeout_ms = self._limits.split_lock_timeout_ms
+        lane.lock_timeout_ms = self._limits.split_lock_timeout_ms
         try:
-            await self._settle(batch[:middle])
-            await self._settle(batch[middle:])
+            await self._settle(lane, batch[:middle])
+            await self._settle(lane, batch[middle:])
         finally:
-            self._lane.lock_timeout_ms = self._limits.lock_timeout_ms
+            lane.lock_timeout_ms = self._limits.lock_timeout_ms
 
     async def _write_set_aside(self) -> None:
         while True:
@@ -167,8 +187,7 @@ class Writer:
                 await self._aside_arrived.wait()
 
     async def _settle_set_aside(self, run_id: str) -> None:
-        """Try the oldest commit of a run that is set aside; waiting for its key takes the lane's lock timeout at
-        most."""
+        """Try the oldest commit of a run that is set aside, for as long as the lane's lock timeout at most."""
         waiting = self._aside[run_id]
         pending = waiting[0]
         try:
@@ -181,6 +200,13 @@ class Writer:
         if not waiting:
             del self._aside[run_id]
         self._answer(pending, answer)
+
+    async def _watch(self) -> None:
+        """Cut connections whose answer is overdue; their lanes send again. A timer for each batch would cost more."""
+        while True:
+            await asyncio.sleep(WATCH_INTERVAL_S)
+            for lane in (*self._lanes, self._aside_lane):
+                lane.cut_if_overdue()
 
     def _answer(self, pending: Pending, answer: CommitAnswer) -> None:
         self.queued -= 1
@@ -200,7 +226,7 @@ class Writer:
         self._settled.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             self.is_open = False
-            self._lane.reason = f"the writer stopped: {error!r}"
+            self._defect = f"the writer stopped: {error!r}"
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "the journal's writer stopped; this is a defect", "exception": error, "task": task}
             )

@@ -142,6 +142,22 @@ async def is_unavailable(store: PostgresStore) -> bool:
     return not (await store.health()).is_available
 
 
+async def test_a_server_that_does_not_answer_in_time_is_asked_again(
+    proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No connection breaks: the answers simply never come, as behind a firewall that forgot about it."""
+    monkeypatch.setattr("ductor.journal.postgres.writer.WATCH_INTERVAL_S", 0.01)
+    async with PostgresStore(ConnectionSettings(dsn=proxy.dsn, command_timeout_s=0.3), LIMITS) as store:
+        (run_id,) = await started_runs(store, 1)
+        proxy.is_mute = True
+        answer = send(store, tick(run_id, 2))
+        await proxy.until_swallowed()
+        assert not answer.done()
+        proxy.is_mute = False
+        async with asyncio.timeout(WAIT_S):
+            assert await answer == Appended(2)
+
+
 async def test_close_answers_what_is_queued(proxy: CuttingProxy) -> None:
     store = PostgresStore(proxy.dsn, LIMITS)
     await store.open()

@@ -94,6 +94,20 @@ async def test_two_commits_of_one_run_are_judged_one_after_the_other(store: Post
     assert answers == [Appended(2), Conflict(run_id, 2), Appended(3), Conflict(run_id, 3)]
 
 
+async def test_while_one_lane_waits_the_other_works_but_not_for_the_same_run(database: Database) -> None:
+    async with PostgresStore(database.dsn, WriterLimits(lanes=2, lock_timeout_ms=20_000)) as store:
+        held, free = await started_runs(store, 2)
+        async with outsider(database, held, 2) as connection:
+            first = send(store, tick(held, 2))
+            await until(lambda: is_waiting(connection))
+            second = send(store, tick(held, 3))
+            assert await answered(store, tick(free, 2)) == [Appended(2)]
+            assert not first.done()
+            assert not second.done()
+        async with asyncio.timeout(WAIT_S):
+            assert list(await asyncio.gather(first, second)) == [Appended(2), Appended(3)]
+
+
 async def test_losers_and_winners_of_one_batch_and_nothing_of_a_loser_is_written(store: PostgresStore) -> None:
     runs = await started_runs(store, 3)
     parts: dict[str, Any] = {
@@ -213,7 +227,7 @@ async def test_a_deadlock_means_send_again(database: Database) -> None:
     """The outsider takes the keys in the other order; the server undoes the batch, for it has waited longer."""
     async with PostgresStore(database.dsn, WriterLimits(lock_timeout_ms=20_000)) as store:
         first, second = await started_runs(store, 2)
-        connection_before = store._writer._lane._connection
+        connections_before = [lane._connection for lane in store._writer._lanes]
         async with outsider(database, second, 2) as connection:
             answers = [send(store, tick(first, 2)), send(store, tick(second, 2))]
             await until(lambda: is_waiting(connection))
@@ -221,7 +235,10 @@ async def test_a_deadlock_means_send_again(database: Database) -> None:
             assert not any(answer.done() for answer in answers)
         async with asyncio.timeout(WAIT_S):
             assert await asyncio.gather(*answers) == [Appended(2), Appended(2)]
-        assert store._writer._lane._connection is connection_before, "nothing was wrong with the connection"
+        connections = [lane._connection for lane in store._writer._lanes]
+        assert [now for now, before in zip(connections, connections_before, strict=True) if before] == [
+            before for before in connections_before if before
+        ], "nothing was wrong with the connection"
 
 
 async def test_overlapping_batches_of_two_hosts_never_deadlock(
