@@ -23,7 +23,7 @@ class ConnectionSettings(msgspec.Struct, frozen=True, kw_only=True):
             anew in each transaction of the writer, at the price of two more round trips a batch.
         prepared_statements: use named prepared statements. A pooler must support them (PgBouncer 1.21 or newer with
             `max_prepared_statements`); where it does not, switch them off, at the price of planning every statement.
-        pool_size: connections for reads and single writes; the writer has one of its own and one for commits set aside.
+        pool_size: connections for reads and single writes; the writer has its lanes and one for commits set aside.
         connect_timeout_s, command_timeout_s: how long to wait for a connection and for an answer before the connection
             counts as lost.
     """
@@ -40,8 +40,8 @@ class WriterLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The writer's bounds.
 
     Attributes:
-        lanes: connections that take batches in turn. With one, nothing is prepared while the server works; more than
-        two     make batches smaller and gain nothing.
+        lanes: connections that take batches in turn. With one, nothing is made ready while the server works; more than
+            two make batches smaller and gain nothing.
         queue_commits: commits that may wait; beyond it starts are refused. Ticks of running runs are always taken:
             there is one at most for each run that is at work.
         batch_commits, batch_bytes: one statement's size. A single larger commit goes alone.

@@ -147,7 +147,7 @@ async def test_a_server_that_does_not_answer_in_time_is_asked_again(
 ) -> None:
     """No connection breaks: the answers simply never come, as behind a firewall that forgot about it."""
     monkeypatch.setattr("ductor.journal.postgres.writer.WATCH_INTERVAL_S", 0.01)
-    async with PostgresStore(ConnectionSettings(dsn=proxy.dsn, command_timeout_s=0.3), LIMITS) as store:
+    async with PostgresStore(ConnectionSettings(dsn=proxy.dsn, command_timeout_s=1.0), LIMITS) as store:
         (run_id,) = await started_runs(store, 1)
         proxy.is_mute = True
         answer = send(store, tick(run_id, 2))
