@@ -1,6 +1,7 @@
 """An open database for one command."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,6 +25,9 @@ async def connected(options: DatabaseOptions, output: OutputFormat = "table") ->
     """A client of the database that the options name."""
     from ductor.client import Client
 
+    if output != "table":
+        # a warning is for people; without any handler Python would print it among the errors
+        logging.getLogger("ductor").addHandler(logging.NullHandler())
     client = Client(options.address, tenant=options.tenant)
     doing = "starting the embedded PostgreSQL in ./.ductor" if options.address is None else "connecting"
     with progress(doing, output):
