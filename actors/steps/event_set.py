@@ -36,12 +36,12 @@ class EventSetBehaviour(Parked):
     def on_message(self, tick: Tick, node: ProgramNode, message: Message) -> None:
         """See whether the set is complete."""
         if _ends(node, message.name, _activation(tick, message)) or _is_complete(tick, node):
-            _finish(tick, node, _arrived(tick, node))
+            _finish(tick, node, arrived_events(tick, node))
 
     def on_timer(self, tick: Tick, node: ProgramNode) -> None:
         """With `until_timeout` that is the success, otherwise a timeout."""
         if _step(node).policy == "until_timeout":
-            _finish(tick, node, _arrived(tick, node))
+            _finish(tick, node, arrived_events(tick, node))
         else:
             time_out(tick, node)
 
@@ -73,7 +73,7 @@ def _ends(node: ProgramNode, name: str, activation: StateActivation) -> bool:
     return match is None or match.evaluate_boolean(activation)
 
 
-def _arrived(tick: Tick, node: ProgramNode) -> list[JsonObject]:
+def arrived_events(tick: Tick, node: ProgramNode) -> list[JsonObject]:
     """What counts so far, in order of arrival."""
     arrived: list[JsonObject] = []
     for message in tick.node_state(node).messages:
@@ -89,15 +89,22 @@ def _arrived(tick: Tick, node: ProgramNode) -> list[JsonObject]:
     return arrived
 
 
+def missing_names(tick: Tick, node: ProgramNode) -> list[str]:
+    """What the output would call the awaited events of which none has arrived."""
+    arrived = {event["name"] for event in arrived_events(tick, node)}
+    names = dict.fromkeys(awaited.alias or awaited.name for awaited in _step(node).events)
+    return [name for name in names if name not in arrived]
+
+
 def _is_complete(tick: Tick, node: ProgramNode) -> bool:
     step = _step(node)
     if step.policy == "any":
         return True
     if step.policy == "count":  # an event comes once, and one that only ends the set ends it: all here count
         return len(tick.node_state(node).messages) >= (step.count or 0)
-    names = {str(event["name"]) for event in _arrived(tick, node)}
     if step.policy == "all_required":
-        return all((awaited.alias or awaited.name) in names for awaited in step.events)
+        return not missing_names(tick, node)
+    names = {str(event["name"]) for event in arrived_events(tick, node)}
     return step.policy == "quorum" and len(names) >= (step.quorum or 0)
 
 

@@ -15,6 +15,7 @@ from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.program import ProgramNode
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import TickLimited
+from ductor.journal.state import RunState
 
 
 def schedule(tick: Tick) -> None:
@@ -50,6 +51,13 @@ def join_answer(join: str | int, sources: int, settled: int, taken: int) -> bool
     return False if sources - settled + taken < needed else None
 
 
+def readiness(state: RunState, node: ProgramNode, sources_settled: int, sources_taken: int) -> bool | None:
+    """Whether a pending node runs (True), is skipped (False) or waits (None) in this state of the run."""
+    if node.is_defer:
+        return True if state.closing is not None and state.closing.defers_started else None
+    return join_answer(node.step.join, node.sources, sources_settled, sources_taken)
+
+
 def _drain_agenda(tick: Tick) -> None:
     state, nodes = tick.state, tick.program.nodes
     agenda = state.agenda
@@ -67,11 +75,7 @@ def _look_at(tick: Tick, node: ProgramNode) -> None:
     state = tick.node_state(node)
     if state.status != "pending":
         return
-    if node.is_defer and (tick.state.closing is None or not tick.state.closing.defers_started):
-        return
-    answer = (
-        True if node.is_defer else join_answer(node.step.join, node.sources, state.sources_settled, state.sources_taken)
-    )
+    answer = readiness(tick.state, node, state.sources_settled, state.sources_taken)
     if answer is None:
         return
     tick.starts += 1
