@@ -5,6 +5,8 @@ Each function returns nothing and raises ValueRefusedError, naming what is wrong
 
 from collections.abc import Sequence
 
+import msgspec
+
 from ductor.journal.codec import MAX_INLINE_BYTES, checked_key, checked_text, checked_value, encode_value
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import Message
@@ -28,6 +30,7 @@ EVENT_MESSAGE_PREFIX = "event:"
 FULL_INBOX = f"{MAX_UNCONSUMED_MESSAGES} messages of the run wait already: send again when it has consumed some"
 """Why a message is refused by a run that does not keep up."""
 
+_scan_json = msgspec.json.Decoder(msgspec.Raw).decode
 _INTEGER_BOUND = 2**63
 _INDEX_BOUND = 2**31
 
@@ -53,11 +56,23 @@ def check_message(message: Message) -> None:
     checked_value(message.payload, "message payload")
 
 
+def check_json(text: bytes, what: str) -> None:
+    """Raises ValueRefusedError for bytes that are no JSON text in UTF-8."""
+    try:
+        _scan_json(text)
+        if not text.isascii():
+            text.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueRefusedError(what, "", str(error)) from error
+
+
 def check_payloads(message: Message, payloads: Sequence[Payload]) -> None:
     """Of the large values that are stored with a message."""
     ref = message.payload_ref
     if ref is not None and all(payload.hash != ref.hash for payload in payloads):
         raise ValueRefusedError("message payload_ref", "", f"the payload {ref.hash} does not come with it")
+    for payload in payloads:
+        check_json(payload.text, "payload")
 
 
 def check_event(event: BusEvent) -> None:

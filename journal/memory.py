@@ -16,14 +16,14 @@ from itertools import islice, takewhile, zip_longest
 
 import msgspec
 
-from ductor.journal.admission import closed_reason
+from ductor.journal.admission import check_json, closed_reason
 from ductor.journal.clock import Clock
 from ductor.journal.codec import checked_key, checked_value
 from ductor.journal.errors import OverloadedError
 from ductor.journal.memory_bus import MemoryBus
 from ductor.journal.memory_definitions import DefinitionRows
 from ductor.journal.memory_messages import MemoryMessages
-from ductor.journal.memory_rows import RunRows, check_json, poison_in
+from ductor.journal.memory_rows import RunRows, poison_in
 from ductor.journal.memory_triggers import MemoryTriggers
 from ductor.journal.sorted_items import SortedItems
 from ductor.journal.store import (

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ductor.journal.admission import check_parts
+from ductor.journal.admission import check_json, check_parts
 from ductor.journal.codec import checked_key, checked_text, checked_value
 from ductor.journal.errors import PoisonedCommitError, ValueRefusedError
 from ductor.journal.events import TERMINAL_RUN_STATUSES, Message
@@ -31,7 +31,6 @@ from ductor.journal.store import (
 _MAX_INTEGER = 2**63 - 1
 
 _ENCODER = msgspec.json.Encoder()
-_JSON_DECODER = msgspec.json.Decoder(msgspec.Raw)
 _CONTROL_DECODER = msgspec.json.Decoder(Control)
 _ATTEMPT_DECODER = msgspec.json.Decoder(AttemptRow)
 
@@ -197,16 +196,6 @@ def poison_in(commit: Commit) -> PoisonedCommitError | None:
     except ValueRefusedError as refusal:
         return PoisonedCommitError(commit.run_id, commit.version, refusal.what, refusal.reason)
     return None
-
-
-def check_json(text: bytes, what: str) -> None:
-    """Raises ValueRefusedError for bytes that are no JSON text in UTF-8."""
-    try:
-        _JSON_DECODER.decode(text)
-        if not text.isascii():
-            text.decode()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueRefusedError(what, "", str(error)) from error
 
 
 def _check_due(due_at_us: int | None) -> None:

@@ -1,17 +1,14 @@
 """Commits of many runs as the columns of one statement. Pure."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from ductor.journal.errors import ValueRefusedError
+from ductor.journal.postgres.waiting_parts import Columns, waiting_parts
 from ductor.journal.store import Commit
 
 _encode = msgspec.json.Encoder().encode
-
-# column -> values of every commit in the batch; what a column holds is its own type
-Columns = dict[str, list[Any]]
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -25,7 +22,7 @@ class Batch(msgspec.Struct, frozen=True):
 def make_batch(commits: Sequence[Commit]) -> Batch:
     """The columns of `commits`, which belong to different runs, sorted by primary key.
 
-    Raises ValueRefusedError for bytes that are not UTF-8.
+    Raises ValueRefusedError for bytes that are not UTF-8 and for what no store takes.
     """
     commits = sorted(commits, key=_run_id)
     rows = [commit for commit in commits if commit.version]
@@ -57,11 +54,14 @@ def make_batch(commits: Sequence[Commit]) -> Batch:
         if concerned:
             parts.add(part)
             columns |= fill(concerned)
+    for part, part_columns in waiting_parts(commits).items():
+        parts.add(part)
+        columns |= part_columns
     return Batch(frozenset(parts), columns, len(rows))
 
 
 def size_bytes(commit: Commit) -> int:
-    """How much a commit adds to a batch, by its large parts."""
+    """How much a commit adds to a batch, by its large parts; what it sends and publishes stands in its events too."""
     return len(commit.events) + sum(len(payload.text) for payload in commit.payloads)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import Protocol, cast
 
 import asyncpg
 
@@ -15,6 +15,24 @@ from ductor.journal.postgres.statements import QUERIES, Statement
 ATTEMPTS = 3
 WAITING_LIMIT = 10_000
 STATEMENT_CACHE_SIZE = 100
+
+
+class Fetch(Protocol):
+    """How a query's rows are had: from the pool, or on a connection of the caller's."""
+
+    async def __call__(self, query: str, **values: object) -> list[asyncpg.Record]:
+        """The rows of a query."""
+        ...
+
+
+def fetch_on(connection: asyncpg.Connection) -> Fetch:
+    """Queries on this connection alone, inside whatever transaction it is in. Nothing is sent a second time."""
+
+    async def fetch(query: str, **values: object) -> list[asyncpg.Record]:
+        statement = QUERIES[query]
+        return await connection.fetch(statement.text, *statement.arguments(values))
+
+    return fetch
 
 
 async def _keep(connection: object) -> None:

@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
+from ductor.journal.admission import closed_reason
 from ductor.journal.codec import checked_key, checked_value
 from ductor.journal.events import TERMINAL_RUN_STATUSES
 from ductor.journal.ids import is_run_id
 from ductor.journal.postgres.database import Database
 from ductor.journal.postgres.reader import decode_attempt, decode_control
+from ductor.journal.postgres.rows import json_text
 from ductor.journal.store import AttemptRow, Control, ControlReceipt, Payload
 
-_encode = msgspec.json.Encoder().encode
 _TERMINAL = sorted(TERMINAL_RUN_STATUSES)
 
 
@@ -32,7 +31,7 @@ class Inputs:
             run_id=control.run_id,
             request_id=control.request_id,
             kind=control.kind,
-            arguments=_text(control.arguments),
+            arguments=json_text(control.arguments),
             by=control.by,
             requested_at_us=control.requested_at_us,
             tenant=tenant,
@@ -43,7 +42,7 @@ class Inputs:
         if row["is_accepted"]:
             return ControlReceipt(request_id=control.request_id, verdict="accepted")
         if not row["is_present"] and row["status"] in TERMINAL_RUN_STATUSES and control.kind != "redrive":
-            reason = f"the run is closed: {row['status']}"
+            reason = closed_reason(row["status"])
             return ControlReceipt(request_id=control.request_id, verdict="refused", reason=reason)
         # present already, or inserted by somebody else while this statement ran
         return ControlReceipt(request_id=control.request_id, verdict="duplicate")
@@ -67,9 +66,9 @@ class Inputs:
             node=row.node,
             generation=row.generation,
             outcome=row.outcome,
-            output=_text(row.output),
-            output_ref=_text(row.output_ref),
-            error=_text(row.error),
+            output=json_text(row.output),
+            output_ref=json_text(row.output_ref),
+            error=json_text(row.error),
             worker=row.worker,
             started_at_us=row.started_at_us,
             finished_at_us=row.finished_at_us,
@@ -84,8 +83,3 @@ class Inputs:
             return ()
         rows = await self._database.fetch("attempts", run_id=run_id)
         return tuple(decode_attempt(row[0]) for row in rows)
-
-
-def _text(value: object) -> str | None:
-    """JSON text, or None for a value that is not there."""
-    return None if value is None else _encode(value).decode()

@@ -1,7 +1,7 @@
 -- Everything the store asks besides commits. Whole rows come as JSON where a struct mirrors the table.
 
 -- name: load
--- Kinds: head, snapshot, transition, payload, control, attempt. One statement, so one view of the run.
+-- Kinds: head, snapshot, transition, payload, control, attempt, message. One statement, so one view of the run.
 WITH wanted AS MATERIALIZED (SELECT DISTINCT run_id FROM unnest(:run_ids::uuid[]) AS w (run_id))
 SELECT 'head' AS kind, r.run_id::text, 0::bigint AS number, NULL::uuid AS commit_id, 0::bigint AS at_us,
     row_to_json(r)::text AS text, NULL::bytea AS binary
@@ -27,6 +27,11 @@ FROM wanted w JOIN ductor.eec_workflow_control c ON c.run_id = w.run_id AND c.di
 UNION ALL
 SELECT 'attempt', a.run_id::text, a.position, NULL, 0, row_to_json(a)::text, NULL
 FROM wanted w JOIN ductor.eec_workflow_step_attempt a ON a.run_id = w.run_id AND a.disposition = ''
+UNION ALL
+SELECT 'message', m.run_id::text, m.position, NULL, 0,
+    (SELECT row_to_json(j)::text FROM (
+        SELECT m.message_id AS id, m.kind, m.name, m.node, m.payload, m.payload_ref, m.by, m.at_us, m.position) AS j), NULL
+FROM wanted w JOIN ductor.eec_workflow_signal m ON m.run_id = w.run_id AND m.disposition = ''
 
 -- name: head
 SELECT row_to_json(r)::text FROM ductor.eec_workflow_run r WHERE r.run_id = :run_id::uuid
@@ -158,11 +163,16 @@ SELECT run_id::text FROM (
         ORDER BY position LIMIT :scan_limit::integer) AS waiting
      GROUP BY run_id ORDER BY min(position) LIMIT :limit::integer)
     UNION ALL
-    (SELECT run_id, 4, row_number() OVER (ORDER BY run_id) FROM ductor.eec_workflow_run
+    (SELECT run_id, 4, row_number() OVER (ORDER BY min(position)) FROM (
+        SELECT run_id, position FROM ductor.eec_workflow_signal WHERE disposition = ''
+        ORDER BY position LIMIT :scan_limit::integer) AS waiting
+     GROUP BY run_id ORDER BY min(position) LIMIT :limit::integer)
+    UNION ALL
+    (SELECT run_id, 5, row_number() OVER (ORDER BY run_id) FROM ductor.eec_workflow_run
      WHERE status = 'pending' AND status IN ('pending', 'running') ORDER BY run_id LIMIT :limit::integer)
 ) AS due
 GROUP BY run_id
-ORDER BY min(turn * 4 + cause)
+ORDER BY min(turn * 5 + cause)
 LIMIT :limit::integer
 
 -- name: next_due_us

@@ -1,16 +1,19 @@
-"""The group reader: loads of many cold runs, gathered into one query.
+"""The group reader: reads of many runs, gathered into one query.
 
-A load that is asked for while a query runs waits for the next one: it must see what was committed before it was asked.
+A read that is asked for while a query runs waits for the next one: it must see what was committed before it was asked.
 """
 
 import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import msgspec
 from asyncpg import Record
 
+from ductor.journal.events import Message
 from ductor.journal.postgres.database import Database
 from ductor.journal.state import FOLD_REVISION
-from ductor.journal.store import AttemptRow, Control, Head, LoadedRun, Payload, Snapshot, Transition
+from ductor.journal.store import AttemptRow, Control, Head, LoadedRun, Payload, RunInputs, Snapshot, Transition
 
 GROUP_RUNS = 200
 GROUPS_AT_ONCE = 2
@@ -18,19 +21,39 @@ GROUPS_AT_ONCE = 2
 decode_head = msgspec.json.Decoder(Head).decode
 decode_control = msgspec.json.Decoder(Control).decode
 decode_attempt = msgspec.json.Decoder(AttemptRow).decode
+decode_message = msgspec.json.Decoder(Message).decode
 
 
-class GroupReader:
-    """Loads runs for coordinators that have nothing in hand."""
+Found = TypeVar("Found")
 
-    def __init__(self, database: Database) -> None:
+
+class GroupReader(Generic[Found]):
+    """Reads one thing of each of many runs.
+
+    Args:
+        database: where to.
+        query: its name; it takes `run_ids` beside `values`.
+        assemble: its rows, which come in any order, by run.
+        values: its other parameters.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        query: str,
+        assemble: Callable[[list[Record]], dict[str, Found]],
+        **values: object,
+    ) -> None:
         self._database = database
-        self._waiting: dict[str, list[asyncio.Future[LoadedRun | None]]] = {}
+        self._query = query
+        self._assemble = assemble
+        self._values = values
+        self._waiting: dict[str, list[asyncio.Future[Found | None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def load(self, run_id: str) -> LoadedRun | None:
-        """One run, or None. Raises StoreUnavailableError."""
-        future: asyncio.Future[LoadedRun | None] = asyncio.get_running_loop().create_future()
+    async def read(self, run_id: str) -> Found | None:
+        """What there is of one run, or None. Raises StoreUnavailableError."""
+        future: asyncio.Future[Found | None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(run_id, []).append(future)
         if len(self._tasks) < GROUPS_AT_ONCE:
             task = asyncio.create_task(self._read(), name="ductor group reader")
@@ -42,8 +65,8 @@ class GroupReader:
         while self._waiting:
             group = {run_id: self._waiting.pop(run_id) for run_id in list(self._waiting)[:GROUP_RUNS]}
             try:
-                rows = await self._database.fetch("load", run_ids=list(group), fold_revision=FOLD_REVISION)
-                runs = assemble(rows)
+                rows = await self._database.fetch(self._query, run_ids=list(group), **self._values)
+                runs = self._assemble(rows)
             except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait
                 for future in (future for futures in group.values() for future in futures if not future.done()):
                     future.set_exception(error)
@@ -54,24 +77,48 @@ class GroupReader:
                         future.set_result(runs.get(run_id))
 
 
-def assemble(rows: list[Record]) -> dict[str, LoadedRun]:
-    """Runs by id out of the rows of the query `load`, which come in any order."""
-    by_run: dict[str, dict[str, list[Record]]] = {}
+def loads(database: Database) -> GroupReader[LoadedRun]:
+    """Loads whole runs for coordinators that have nothing in hand."""
+    return GroupReader(database, "load", assemble_runs, fold_revision=FOLD_REVISION)
+
+
+def inputs(database: Database) -> GroupReader[RunInputs]:
+    """Reads what waits for runs whose coordinators have everything else in hand."""
+    return GroupReader(database, "inputs", assemble_inputs)
+
+
+def assemble_runs(rows: list[Record]) -> dict[str, LoadedRun]:
+    """Runs by id out of the rows of the query `load`."""
+    return {run_id: _assemble_run(of) for run_id, of in _by_run(rows).items() if of("head")}
+
+
+def assemble_inputs(rows: list[Record]) -> dict[str, RunInputs]:
+    """Inputs by run out of the rows of the query `inputs`."""
+    return {run_id: _assemble_inputs(of) for run_id, of in _by_run(rows).items()}
+
+
+_OfKind = Callable[[str], list[Record]]
+
+
+def _by_run(rows: list[Record]) -> dict[str, _OfKind]:
+    """For each run its rows by kind, each kind in order."""
+    kinds: dict[str, dict[str, list[Record]]] = {}
     for row in rows:
-        by_run.setdefault(row["run_id"], {}).setdefault(row["kind"], []).append(row)
-    return {run_id: _assemble_run(kinds) for run_id, kinds in by_run.items() if "head" in kinds}
+        kinds.setdefault(row["run_id"], {}).setdefault(row["kind"], []).append(row)
+
+    def of_kind(of_run: dict[str, list[Record]]) -> _OfKind:
+        return lambda kind: sorted(of_run.get(kind, ()), key=lambda row: row["number"])
+
+    return {run_id: of_kind(of_run) for run_id, of_run in kinds.items()}
 
 
-def _assemble_run(kinds: dict[str, list[Record]]) -> LoadedRun:
-    def of(kind: str) -> list[Record]:
-        return sorted(kinds.get(kind, ()), key=lambda row: row["number"])
-
+def _assemble_run(of: _OfKind) -> LoadedRun:
     snapshots = [
         Snapshot(run_id=row["run_id"], version=row["number"], fold_revision=FOLD_REVISION, state=row["binary"])
         for row in of("snapshot")
     ]
     return LoadedRun(
-        head=decode_head(kinds["head"][0]["text"]),
+        head=decode_head(of("head")[0]["text"]),
         snapshot=snapshots[0] if snapshots else None,
         tail=tuple(
             Transition(
@@ -84,7 +131,22 @@ def _assemble_run(kinds: dict[str, list[Record]]) -> LoadedRun:
             )
             for row in of("transition")
         ),
-        payloads=tuple(Payload(row["binary"].decode(), row["text"].encode()) for row in of("payload")),
+        payloads=_payloads(of),
         controls=tuple(decode_control(row["text"]) for row in of("control")),
         attempts=tuple(decode_attempt(row["text"]) for row in of("attempt")),
+        messages=tuple(decode_message(row["text"]) for row in of("message")),
     )
+
+
+def _assemble_inputs(of: _OfKind) -> RunInputs:
+    return RunInputs(
+        head_version=of("version")[0]["number"],
+        controls=tuple(decode_control(row["text"]) for row in of("control")),
+        attempts=tuple(decode_attempt(row["text"]) for row in of("attempt")),
+        messages=tuple(decode_message(row["text"]) for row in of("message")),
+        payloads=_payloads(of),
+    )
+
+
+def _payloads(of: _OfKind) -> tuple[Payload, ...]:
+    return tuple(Payload(row["binary"].decode(), row["text"].encode()) for row in of("payload"))

@@ -1,8 +1,14 @@
 """Rows as the contract's structs."""
 
+import msgspec
 from asyncpg import Record
 
 from ductor.journal.store import PublishedDefinition, Transition
+
+FIRST_RUN_ID = "00000000-0000-0000-0000-000000000000"
+"""Comes before every run's id: where the first page begins."""
+
+_encode = msgspec.json.Encoder().encode
 
 
 def transition(row: Record, first: int = 0) -> Transition:
@@ -15,6 +21,11 @@ def transition(row: Record, first: int = 0) -> Transition:
         events=row[first + 4].encode(),
         hash=row[first + 5],
     )
+
+
+def json_text(value: object) -> str | None:
+    """JSON text for a column, or None for a value that is not there."""
+    return None if value is None else _encode(value).decode()
 
 
 def published(row: Record) -> PublishedDefinition:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from ductor.journal.ids import is_run_id
 from ductor.journal.postgres.database import Database
 from ductor.journal.postgres.reader import GroupReader, decode_head
-from ductor.journal.postgres.rows import transition
+from ductor.journal.postgres.rows import FIRST_RUN_ID, transition
 from ductor.journal.postgres.statements import heads_statement
-from ductor.journal.store import Head, LoadedRun, RunFilter, Snapshot, Transition
+from ductor.journal.store import Head, LoadedRun, RunFilter, RunInputs, Snapshot, Transition
 
 WAKE_SCAN_ROWS = 10_000
 """Unapplied inputs that a search for runs to wake looks at."""
@@ -17,11 +17,16 @@ class Runs:
     """Heads, histories, payloads, snapshots, and which runs need to be woken."""
 
     _database: Database
-    _reader: GroupReader
+    _loads: GroupReader[LoadedRun]
+    _inputs: GroupReader[RunInputs]
 
     async def load(self, run_id: str) -> LoadedRun | None:
         """Read one run; concurrent calls are gathered into one query. None when it does not exist."""
-        return await self._reader.load(run_id) if is_run_id(run_id) else None
+        return await self._loads.read(run_id) if is_run_id(run_id) else None
+
+    async def inputs(self, run_id: str) -> RunInputs | None:
+        """What waits for a run; concurrent calls are gathered into one query. None when it does not exist."""
+        return await self._inputs.read(run_id) if is_run_id(run_id) else None
 
     async def head(self, run_id: str) -> Head | None:
         """Read a run's head."""
@@ -81,6 +86,16 @@ class Runs:
         """Ids of runs that something waits for. Each cause gets its turn: the oldest of every cause, then the next."""
         rows = await self._database.fetch("runs_to_wake", now_us=now_us, limit=limit, scan_limit=WAKE_SCAN_ROWS)
         return [row[0] for row in rows]
+
+    async def open_run_ids(
+        self, tenant: str, definition: str | None, after_run_id: str | None, limit: int
+    ) -> Sequence[str]:
+        """Ids of runs that have not ended, a page in order of id."""
+        values: dict[str, object] = {"tenant": tenant, "after_run_id": after_run_id or FIRST_RUN_ID, "limit": limit}
+        query = "open_run_ids"
+        if definition is not None:
+            query, values["definition"] = "open_run_ids_of_definition", definition
+        return [row[0] for row in await self._database.fetch(query, **values)]
 
     async def next_due_us(self) -> int | None:
         """The earliest timer of all runs."""

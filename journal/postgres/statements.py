@@ -1,4 +1,4 @@
-"""The store's SQL, read from `queries.sql`, `heads.sql` and `commit.sql`.
+"""The store's SQL, read from the `.sql` files beside this one.
 
 A file holds named texts (`-- name: head`). Parameters are named in the text (`:run_id`) and numbered here.
 """
@@ -9,6 +9,8 @@ from functools import cache
 from importlib import resources
 
 import msgspec
+
+from ductor.journal.store import MAX_UNCONSUMED_SENT_MESSAGES
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
@@ -38,28 +40,42 @@ def read_named(file: str) -> dict[str, str]:
     return {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-_COMMIT = read_named("commit.sql")
+_COMMIT = read_named("commit.sql") | read_named("commit_waiting.sql")
 _HEADS = read_named("heads.sql")
-QUERIES: Mapping[str, Statement] = {name: number_parameters(text) for name, text in read_named("queries.sql").items()}
+QUERIES: Mapping[str, Statement] = {
+    name: number_parameters(text) for file in ("queries.sql", "waiting.sql") for name, text in read_named(file).items()
+}
 RESOLVE_LOSERS = number_parameters(_COMMIT["resolve_losers"])
 
 LONE_ROW = number_parameters(_COMMIT["lone_row"].replace("{has_previous}", _COMMIT["has_previous"]))
 
 # in the order of tables that every statement keeps
-_OPTIONAL_PARTS = ("payloads", "heads", "timers", "controls", "attempts")
+_OPTIONAL_PARTS = (
+    "payloads",
+    "heads",
+    "timers",
+    "controls",
+    "attempts",
+    "messages",
+    "sent",
+    "waits",
+    "inbox",
+    "published",
+)
 
 
 @cache
 def commit_statement(parts: frozenset[str]) -> Statement:
     """The statement that commits a batch whose commits need `parts` beside their journal rows.
 
-    `parts` is taken from: starts, keys (only with starts), payloads, heads, timers, controls, attempts.
+    `parts` is taken from: starts, keys (only with starts), and the optional ones.
     """
     with_starts, with_keys = "starts" in parts, "keys" in parts
     fillings = {
         "{has_key}": _COMMIT["has_key" if with_keys else "has_no_key"],
         "{has_previous}": _COMMIT["has_previous_or_head" if with_starts else "has_previous"],
         "{or_key_without_head}": _COMMIT["or_key_without_head"] if with_keys else "",
+        "{max_unconsumed_sent_messages}": str(MAX_UNCONSUMED_SENT_MESSAGES),
     }
     texts = (
         "WITH",

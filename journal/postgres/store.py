@@ -9,21 +9,24 @@ from typing import Self
 
 import asyncpg
 
+from ductor.journal.postgres.bus import Bus
 from ductor.journal.postgres.catalog import Catalog
 from ductor.journal.postgres.database import Database
 from ductor.journal.postgres.feed import Feed, start_era_if_restored
 from ductor.journal.postgres.inputs import Inputs
+from ductor.journal.postgres.messages import Messages
 from ductor.journal.postgres.migrations import check_schema
-from ductor.journal.postgres.reader import GroupReader
+from ductor.journal.postgres.reader import inputs, loads
 from ductor.journal.postgres.runs import Runs
 from ductor.journal.postgres.settings import ConnectionSettings, WriterLimits
+from ductor.journal.postgres.triggers import Triggers
 from ductor.journal.postgres.writer import Writer
 from ductor.journal.store import Commit, CommitAnswer, StoreHealth
 
 _logger = logging.getLogger(__name__)
 
 
-class PostgresStore(Runs, Inputs, Catalog, Feed):
+class PostgresStore(Runs, Inputs, Messages, Bus, Triggers, Catalog, Feed):
     """The journal in PostgreSQL 14 or newer. The schema is made by `migrate`, never on the side.
 
     Use it as `async with PostgresStore(ConnectionSettings(dsn=...)) as store`, or `open` and `close` it.
@@ -33,7 +36,8 @@ class PostgresStore(Runs, Inputs, Catalog, Feed):
         self._settings = ConnectionSettings(dsn=settings) if isinstance(settings, str) else settings
         self._limits = limits or WriterLimits()
         self._database = Database(self._settings)
-        self._reader = GroupReader(self._database)
+        self._loads = loads(self._database)
+        self._inputs = inputs(self._database)
         self._writer = Writer(self._settings, self._limits)
 
     async def __aenter__(self) -> Self:
