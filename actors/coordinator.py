@@ -207,12 +207,18 @@ class Coordinator(LoopActor):
         self._offer_running()
 
     def _offer_running(self) -> None:
-        """Attempts that the journal calls running go to workers again; one that holds its attempt keeps it."""
+        """Attempts that the journal calls running go to workers again; one that holds its attempt keeps it.
+
+        Not those whose result is here as a row, and none while the run is paused: resuming comes back to them.
+        """
         state = self.state
-        if state is not None and self._reissues and state.running_count:
-            for ref in state.open_nodes:
-                if state.nodes[ref].status == "running":
-                    self.engine.offer(self._assignment(ref, is_redelivery=True))
+        if state is None or not self._reissues or not state.running_count or state.paused_at_us is not None:
+            return
+        finished = {(row.node, row.generation) for row in self._rows}
+        for ref in state.open_nodes:
+            node = state.nodes[ref]
+            if node.status == "running" and (ref, node.generation) not in finished:
+                self.engine.offer(self._assignment(ref, is_redelivery=True))
 
     # --- tick ---------------------------------------------------------------------------------------------------------
 
@@ -244,7 +250,8 @@ class Coordinator(LoopActor):
             )
         payload = compute(program, state, inputs, self.engine.clock.now_us())
         if was_paused:
-            self._reads_inputs = state.paused_at_us is None  # resumed: what waited meanwhile is read now
+            # resumed: what waited meanwhile is read now, and attempts that were lost meanwhile are issued again
+            self._reads_inputs = self._reissues = state.paused_at_us is None
             if payload.deferred:
                 results, rows = self._keep_for_later(results), []
         if payload.events or payload.control is not None or rows or payload.outbox.messages:
