@@ -17,9 +17,10 @@ from asyncpg.prepared_stmt import PreparedStatement
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.postgres.batch import Batch, make_batch
 from ductor.journal.postgres.failures import Failure, classify, refused_field
+from ductor.journal.postgres.outcomes import loser_answers, loser_arguments
 from ductor.journal.postgres.settings import WRITER_PLANNER_SETTINGS, ConnectionSettings, WriterLimits
 from ductor.journal.postgres.statements import LONE_ROW, RESOLVE_LOSERS, Statement, commit_statement
-from ductor.journal.store import Appended, Commit, CommitAnswer, Conflict, StartKeyTaken
+from ductor.journal.store import Appended, Commit, CommitAnswer
 
 _logger = logging.getLogger(__name__)
 
@@ -121,24 +122,7 @@ class Lane:
         return row["won_count"], set(row["won"] or ())
 
     async def _resolve(self, losers: Sequence[Commit]) -> dict[str, CommitAnswer]:
-        """Why commits did not win; those that an earlier sending had written already did."""
-        columns = {
-            "row_run_id": [commit.run_id for commit in losers],
-            "row_version": [commit.version for commit in losers],
-            "key_tenant": [commit.start and commit.start.tenant for commit in losers],
-            "key_definition": [commit.start and commit.start.definition for commit in losers],
-            "key": [commit.start and commit.start.key for commit in losers],
-        }
-        answers: dict[str, CommitAnswer] = {}
-        for ordinal, winner, key_run_id in await self._fetch(RESOLVE_LOSERS, RESOLVE_LOSERS.arguments(columns)):
-            commit = losers[ordinal - 1]
-            if winner == commit.commit_id:
-                answers[commit.run_id] = Appended(commit.version)
-            elif winner is None and key_run_id is not None:
-                answers[commit.run_id] = StartKeyTaken(key_run_id)
-            else:
-                answers[commit.run_id] = Conflict(commit.run_id, commit.version)
-        return answers
+        return loser_answers(losers, await self._fetch(RESOLVE_LOSERS, loser_arguments(losers)))
 
     async def _fetch(self, statement: Statement, arguments: list[object]) -> list[asyncpg.Record]:
         connection = self._connection
