@@ -1,8 +1,8 @@
 """Expressions (CEL) and templates.
 
 Text is parsed (`parse`), its names are checked (`analysis`), and an engine turns the syntax tree into a program
-(`portable_engine`, `cel_expr_engine`). Constants and pure paths need no engine (`paths`). Every evaluation has a budget
-(`budget`) and ends in a JSON value or an `ExpressionError`.
+(`portable_engine`, `cel_python_engine`, `cel_expr_engine`). Constants and pure paths need no engine (`paths`). Every
+evaluation has a budget (`budget`) and ends in a JSON value or an `ExpressionError`.
 """
 
 from ductor.definitions.expressions.activation import Activation, MappingActivation

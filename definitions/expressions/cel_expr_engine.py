@@ -27,12 +27,16 @@ MAX_INPUT_VALUES = 20_000
 
 
 class CelExprEngine:
-    """See the module."""
+    """See the module.
+
+    Args:
+        portable: what reads the inputs and has the last word; the portable engine if left out.
+    """
 
     name = "cel-expr"
 
-    def __init__(self) -> None:
-        self._portable = PortableEngine()
+    def __init__(self, portable: PortableEngine | None = None) -> None:
+        self._portable = portable or PortableEngine()
         self._environment: Any = cel.NewEnv(variables={f"v{number}": cel.Type.DYN for number in range(MAX_INPUTS)})
 
     def compile(self, tree: Node, functions: FunctionLibrary) -> Program:

@@ -14,7 +14,7 @@ Whatever fails, or costs more than cel-python may spend, is evaluated again by t
 word. That is sound because absorbed failures never change a result: `true || x` is true whatever `x` is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from string import Template
 from types import CodeType
@@ -25,7 +25,6 @@ import celpy.evaluation
 from celpy.celparser import CELParser
 from celpy.evaluation import Activation as CelActivation
 from celpy.evaluation import Phase1Transpiler, Phase2Transpiler, Transpiler, TranspilerTree
-from lark import Lark
 
 from ductor.definitions.expressions.activation import Activation
 from ductor.definitions.expressions.budget import MAX_COST, Meter
@@ -45,7 +44,17 @@ MAX_INPUT_VALUES = 5_000
 """Values in all inputs of one evaluation together; more cost longer to convert than they cost the portable engine."""
 MAX_NATIVE_COST = MAX_COST // 10
 """Units of cost that cel-python may spend before the portable engine begins again."""
-_FAILURES = (Refused, BudgetFault, ArithmeticError, AttributeError, LookupError, NameError, TypeError, ValueError)
+_FAILURES = (
+    Refused,
+    BudgetFault,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    NameError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 """What an evaluation may end with; the portable engine says what it was."""
 _NAMESPACE = "operations"
 """The name that the transpiled text has for the `Operations` of its evaluation."""
@@ -79,12 +88,16 @@ _OPERATORS = {
 
 
 class CelPythonEngine:
-    """See the module."""
+    """See the module.
+
+    Args:
+        portable: what reads the inputs and has the last word; the portable engine if left out.
+    """
 
     name = "cel-python"
 
-    def __init__(self) -> None:
-        self._portable = PortableEngine()
+    def __init__(self, portable: PortableEngine | None = None) -> None:
+        self._portable = portable or PortableEngine()
 
     def compile(self, tree: Node, functions: FunctionLibrary) -> Program:
         """See `Engine.compile`."""
@@ -145,7 +158,7 @@ def _transpiled(text: str, calls: int) -> CodeType:
     """What cel-python makes of a text: statements that leave the result in the variable `CEL`."""
     functions = {name: _reference(own) for name, own in _OPERATORS.items()}
     functions |= {f"call{number}": _reference(f"functions[{number}]") for number in range(calls)}
-    tree = cast(TranspilerTree, _parser().parse(text))
+    tree = _parser()(text)
     transpiler = Transpiler(tree, CelActivation(functions=functions))
     _ShortCircuit(transpiler).visit(tree)
     collected = Phase2Transpiler(transpiler)
@@ -164,8 +177,8 @@ def _reference(name: str) -> Any:
 
 
 @cache
-def _parser() -> Lark:
-    """cel-python's parser, apart from the one that it keeps for the whole process and for one kind of tree."""
+def _parser() -> Callable[[str], TranspilerTree]:
+    """What parses a text: cel-python's parser, apart from the one it keeps for the process and one kind of tree."""
     shared = CELParser.CEL_PARSER
     CELParser.CEL_PARSER = None
     try:
@@ -173,7 +186,7 @@ def _parser() -> Lark:
     finally:
         CELParser.CEL_PARSER = shared
     assert own is not None, "cel-python made no parser"
-    return own
+    return cast(Callable[[str], TranspilerTree], own.parse)
 
 
 _CHOICE = Template(

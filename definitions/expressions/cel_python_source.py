@@ -16,6 +16,8 @@ from ductor.definitions.expressions.syntax import Call, Has, Loop, Node, path_of
 
 MAX_ROUNDS = 1_000
 """Rounds of all loops of one evaluation together: a round costs cel-python about 10 µs and more."""
+UNITS_PER_OPERATION = 5
+"""What an operation of a loop's body costs: cel-python takes much longer for it than the portable engine does."""
 MAX_DEPTH = 24
 """Depth of the syntax tree: cel-python visits its own, some ten times as deep, by recursion."""
 BOOLEAN = "boolean"
@@ -84,6 +86,6 @@ class CelPythonEmitter(Emitter):
 
     def one_loop(self, node: Loop, kind: str, source: str, body: Node, scope: Scope) -> str:
         variable, inner = self.bind(node, scope)
-        self.round_costs[variable] = round_cost(node)
+        self.round_costs[variable] = UNITS_PER_OPERATION * round_cost(node)
         text = self.emit(body, inner)
         return f"{source}.{kind}({variable}, {text if kind == 'map' else f'{BOOLEAN}({text})'})"

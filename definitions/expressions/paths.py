@@ -1,4 +1,4 @@
-"""Pure paths such as `trigger.order.items[0].sku`: read without an engine, by both engines and by bare expressions.
+"""Pure paths such as `trigger.order.items[0].sku`: read without an engine, by all engines and by bare expressions.
 
 The quick way takes each key from a dict or list that has it. Whatever is out of the ordinary (a missing key, null, a
 wrong type) is walked again in the slow way, which is the operators' own and words the error.

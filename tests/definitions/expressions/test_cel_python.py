@@ -33,7 +33,6 @@ from ductor.definitions.expressions.portable_engine import PortableEngine
 from ductor.definitions.expressions.select_engine import select_engine
 from ductor.definitions.expressions.syntax import Node
 from tests.definitions.expressions.evaluating import exact, outcome
-from tests.definitions.expressions.generating import DATA as GENERATED_DATA
 from tests.definitions.expressions.generating import expressions
 
 EXAMPLES = 200
@@ -64,9 +63,8 @@ class Watched(PortableEngine):
 def watched(source: str, library: FunctionLibrary = STANDARD_LIBRARY) -> tuple[Program | None, Watched]:
     """The program on cel-python, if it is given the expression, and what it falls back to."""
     tree = parse(source)
-    engine = CelPythonEngine()
-    engine._portable = Watched(tree)
-    return engine.compile_native(tree, library), engine._portable
+    portable = Watched(tree)
+    return CelPythonEngine(portable).compile_native(tree, library), portable
 
 
 ANSWERED: list[tuple[str, object]] = [
@@ -146,6 +144,7 @@ PASSED_ON: list[tuple[str, Any]] = [
     ("size(v)", {"v": list(range(MAX_INPUT_VALUES))}),
     ("v.all(i, i >= 0)", {"v": list(range(MAX_ROUNDS + 1))}),
     ("v.all(i, v.all(j, i * j >= 0))", {"v": list(range(40))}),
+    ("v.all(i, v.all(j, i * j * 2 * 3 * 4 * 5 * 6 >= 0))", {"v": list(range(30))}),
     (f"size(range({MAX_NATIVE_COST // 3})) + size(range({MAX_NATIVE_COST // 3})) + size(range(9999))", {}),
     ("size(range(6001) + range(4000))", {}),
     ("to_map([1], 'nope') == {} || has(v.a)", {"v": {}}),
@@ -198,23 +197,6 @@ def test_no_text_of_an_author_meets_the_lexer(source: str) -> None:
     assert re.fullmatch(r"[\w ()\[\]{}?:,.<>=!&|+*/%-]*", text)
     macros = {"all", "exists", "exists_one", "filter", "map", "in", "size", "contains", "startsWith", "endsWith"}
     assert {word for word in words if not re.fullmatch(r"[vckx]\d+|call\d+", word)} <= macros | {"boolean", "present"}
-
-
-@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
-@given(source=expressions(), data=GENERATED_DATA)
-def test_what_cel_python_answers_is_right(source: str, data: dict[str, Any]) -> None:
-    """The differential test once more, where cel-python is not helped."""
-    program, portable = watched(source)
-    if program is None:
-        return
-    status, value = outcome(source, data, select_engine("portable"))
-    try:
-        answer = program(MappingActivation(data))
-    except Fault:
-        assert portable.evaluations > 0
-        assert status == "failed"
-    else:
-        assert portable.evaluations > 0 or exact(to_json(answer)) == exact(value)
 
 
 @pytest.mark.parametrize(

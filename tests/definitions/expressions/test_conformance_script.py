@@ -58,16 +58,22 @@ def test_the_table_counts_each_file(script: ModuleType, tmp_path: Path, capsys: 
         {"file": "string_ext", "section": "s", "name": "left out", "expr": "3", "expect": {"int": "1"}},
     ]
     vectors.write_text("".join(json.dumps(test) + "\n" for test in tests))
+    names = ("portable", "cel-python", "cel-expr", "cel-python alone", "cel-expr alone")
     assert script.main([str(vectors), "--failures"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
-        "portable one/s/bad: 2 -> 2",
-        "cel-expr one/s/bad: 2 -> 2",
-        "| part | tests | portable | cel-expr |",
-        "| --- | --- | --- | --- |",
-        "| one | 2 | 50.0% | 50.0% |",
-        "| **core** | 2 | 50.0% | 50.0% |",
+        *(f"{name} one/s/bad: 2 -> 2" for name in names),
+        f"| part | tests | {' | '.join(names)} |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| one | 2 | 50.0% | 50.0% | 50.0% | 50.0% | 50.0% |",
+        "| **core** | 2 | 50.0% | 50.0% | 50.0% | 50.0% | 50.0% |",
     ]
+
+
+def test_a_runtime_alone_has_no_help(script: ModuleType) -> None:
+    alone = script.Alone(script.CelPythonEngine)
+    assert script.outcome({"expr": "1 + 1"}, alone) == 2
+    assert isinstance(script.outcome({"expr": "{1: 2}[1]"}, alone), Exception)
 
 
 def test_without_tests_nothing_is_run(script: ModuleType, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
