@@ -30,36 +30,30 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ductor.actors.commits import assignment_of, commit_of, finished_of
 from ductor.actors.messages import Assignment, AttemptResult, Committed, MessageArrived, TimerDue, Wake
 from ductor.actors.runtime import LoopActor
 from ductor.actors.tick.compute import TickInputs, compute
 from ductor.actors.tick.payload import TickPayload
 from ductor.actors.views import Started, outcome_of
 from ductor.definitions.program import Program
-from ductor.definitions.steps.step import WorkerStep
 from ductor.definitions.values import JsonValue
-from ductor.journal.chain import link
-from ductor.journal.codec import decode_value, encode_events, encode_state
+from ductor.journal.codec import decode_value, encode_state
 from ductor.journal.errors import OverloadedError
-from ductor.journal.events import AttemptFinished, ControlReceived, Message, RunStarted
-from ductor.journal.fold import finish_row
+from ductor.journal.events import ControlReceived, Message, RunStarted
 from ductor.journal.ids import attempt_token
 from ductor.journal.replay import loaded_state
 from ductor.journal.state import FOLD_REVISION, RunState
 from ductor.journal.store import (
     Appended,
-    AttemptDisposition,
     AttemptRow,
     Commit,
     CommitAnswer,
     Conflict,
     Control,
-    HeadStart,
-    HeadUpdate,
     Payload,
     Snapshot,
     StartKeyTaken,
-    TimerUpdate,
 )
 
 if TYPE_CHECKING:
@@ -272,33 +266,13 @@ class Coordinator(LoopActor):
     ) -> None:
         state = self.state
         assert state is not None
-        version, events, chain_hash = 0, b"", b""
-        if payload.events:
-            version, events = state.version, encode_events(payload.events)
-            chain_hash = link(state.last_hash, state.run_id, version, state.at_us, events)
-            finish_row(state, chain_hash)
-        outbox = payload.outbox
-        superseded = {(finished.node, finished.generation) for finished in payload.superseded}
-        commit = Commit(
-            run_id=self.run_id,
-            version=version,
+        commit = commit_of(
+            state,
+            payload,
+            rows,
             commit_id=self.engine.ids.commit_id(),
-            at_us=state.at_us,
-            events=events,
-            hash=chain_hash,
-            start=self._head_start(state) if version == 1 else None,
-            head=self._head_update(state) if version > 1 else None,
-            timer=self._timer_update(state) if version else None,
-            payloads=tuple(payload.payloads),
-            controls=() if payload.control is None else (payload.control,),
-            attempts=tuple(disposition_of(row, superseded) for row in rows),
-            messages=tuple(outbox.messages.values()),
-            waits=tuple(outbox.waits.values()),
-            waits_gone=tuple(outbox.waits_gone),
-            inbox=tuple(outbox.inbox.values()),
-            inbox_gone=tuple(outbox.inbox_gone),
-            published=tuple(outbox.published),
-            sent=tuple(outbox.sent),
+            head_status=self._head_status,
+            stored_due_us=self._stored_due_us,
         )
         self._in_flight = InFlight(commit, payload, results, rows, control)
         try:
@@ -311,34 +285,6 @@ class Coordinator(LoopActor):
     def _answer(self, answer: CommitAnswer) -> None:
         """Called by the store, on the loop."""
         self.engine.tell(self.run_id, Committed(answer), self)
-
-    def _head_start(self, state: RunState) -> HeadStart:
-        return HeadStart(
-            tenant=state.tenant,
-            definition=state.definition,
-            manifest_hash=state.manifest_hash,
-            status=state.status,
-            started_at_us=state.started_at_us,
-            key=state.key,
-            parent_run_id=state.parent_run_id,
-            root_run_id=state.root_run_id,
-            search_attributes=state.search_attributes,
-            ended_at_us=state.ended_at_us or None,
-            error_type=state.error.type if state.error is not None else None,
-        )
-
-    def _head_update(self, state: RunState) -> HeadUpdate | None:
-        if state.status == self._head_status:
-            return None
-        return HeadUpdate(
-            status=state.status,
-            ended_at_us=state.ended_at_us or None,
-            error_type=state.error.type if state.error is not None else None,
-        )
-
-    def _timer_update(self, state: RunState) -> TimerUpdate | None:
-        due_at_us = state.next_due_us
-        return None if due_at_us == self._stored_due_us else TimerUpdate(due_at_us)
 
     # --- after the commit ---------------------------------------------------------------------------------------------
 
@@ -437,45 +383,4 @@ class Coordinator(LoopActor):
         state, program = self.state, self.program
         assert state is not None
         assert program is not None
-        node, step = state.nodes[ref], program.nodes[ref].step
-        assert isinstance(step, WorkerStep)
-        total_ms = step.timeout.total_ms
-        return Assignment(
-            token=attempt_token(self.run_id, ref, node.generation),
-            run_id=self.run_id,
-            tenant=state.tenant,
-            definition=state.definition,
-            node=ref,
-            generation=node.generation,
-            attempt=node.attempt,
-            iteration=node.iteration,
-            task=node.task,
-            input=state.value(node.input, node.input_ref),
-            queue=node.queue,
-            priority=step.priority,
-            timeouts=step.timeout,
-            dispatched_at_us=node.dispatched_at_us,
-            total_deadline_us=None if total_ms is None else node.round_started_at_us + total_ms * 1_000,
-            is_redelivery=is_redelivery,
-        )
-
-
-def finished_of(row: AttemptRow) -> AttemptFinished:
-    """An attempt row as the event that its tick records."""
-    return AttemptFinished(
-        node=row.node,
-        generation=row.generation,
-        outcome=row.outcome,
-        output=row.output,
-        output_ref=row.output_ref,
-        error=row.error,
-        worker=row.worker,
-        started_at_us=row.started_at_us,
-        finished_at_us=row.finished_at_us,
-    )
-
-
-def disposition_of(row: AttemptRow, superseded: set[tuple[str, int]]) -> AttemptDisposition:
-    """What became of an attempt row in this tick."""
-    verdict = "superseded" if (row.node, row.generation) in superseded else "applied"
-    return AttemptDisposition(row.node, row.generation, verdict)  # type: ignore[arg-type]
+        return assignment_of(state, program.nodes[ref].step, ref, is_redelivery=is_redelivery)

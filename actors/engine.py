@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ductor.actors.commits import row_of
 from ductor.actors.coordinator import Coordinator, StartRun
 from ductor.actors.directory import ActorDirectory
 from ductor.actors.errors import ManifestMissingError
@@ -28,7 +29,7 @@ from ductor.journal.clock import Clock
 from ductor.journal.errors import StoreUnavailableError, UnknownEventError
 from ductor.journal.events import Message, RunStarted
 from ductor.journal.ids import Ids
-from ductor.journal.store import AttemptRow, Commit, Payload, PublishedDefinition, Snapshot, Store
+from ductor.journal.store import Commit, Payload, PublishedDefinition, Snapshot, Store
 
 MAX_ACTOR_FAILURES = 5
 """A run that kills its actor so often in a row is set aside."""
@@ -321,22 +322,9 @@ class Engine:
         self.tell(run_id, TimerDue())
 
     async def _store_result(self, result: AttemptResult) -> None:
-        finished = result.finished
-        row = AttemptRow(
-            run_id=result.run_id,
-            node=finished.node,
-            generation=finished.generation,
-            outcome=finished.outcome,
-            output=finished.output,
-            output_ref=finished.output_ref,
-            error=finished.error,
-            worker=finished.worker,
-            started_at_us=finished.started_at_us,
-            finished_at_us=finished.finished_at_us,
-        )
         payloads = () if result.payload is None else (result.payload,)
         try:
-            await self.store.append_attempt(row, payloads)
+            await self.store.append_attempt(row_of(result), payloads)
         except StoreUnavailableError as error:
             _log.warning("a result of run %s stays in memory for now: %s", result.run_id, error)
             self.wake_later(result.run_id)

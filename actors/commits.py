@@ -1,0 +1,150 @@
+"""From a tick's payload to what the store commits and what workers get. Pure."""
+
+import uuid
+from collections.abc import Sequence
+
+from ductor.actors.messages import Assignment, AttemptResult
+from ductor.actors.tick.payload import TickPayload
+from ductor.definitions.steps import AnyStep
+from ductor.definitions.steps.step import WorkerStep
+from ductor.journal.chain import link
+from ductor.journal.codec import encode_events
+from ductor.journal.events import AttemptFinished
+from ductor.journal.fold import finish_row
+from ductor.journal.ids import attempt_token
+from ductor.journal.state import RunState
+from ductor.journal.store import AttemptDisposition, AttemptRow, Commit, HeadStart, HeadUpdate, TimerUpdate
+
+
+def commit_of(
+    state: RunState,
+    payload: TickPayload,
+    rows: Sequence[AttemptRow],
+    *,
+    commit_id: uuid.UUID,
+    head_status: str,
+    stored_due_us: int | None,
+) -> Commit:
+    """What one tick writes; the row is finished, and with it the state.
+
+    Args:
+        rows: attempt rows that the tick absorbed.
+        head_status, stored_due_us: what the run's head and timer row say now; written only where that changes.
+    """
+    version, events, chain_hash = 0, b"", b""
+    if payload.events:
+        version, events = state.version, encode_events(payload.events)
+        chain_hash = link(state.last_hash, state.run_id, version, state.at_us, events)
+        finish_row(state, chain_hash)
+    outbox = payload.outbox
+    return Commit(
+        run_id=state.run_id,
+        version=version,
+        commit_id=commit_id,
+        at_us=state.at_us,
+        events=events,
+        hash=chain_hash,
+        start=_head_start(state) if version == 1 else None,
+        head=_head_update(state) if version > 1 and state.status != head_status else None,
+        timer=TimerUpdate(state.next_due_us) if version and state.next_due_us != stored_due_us else None,
+        payloads=tuple(payload.payloads),
+        controls=() if payload.control is None else (payload.control,),
+        attempts=_dispositions(payload, rows) if rows else (),
+        messages=tuple(outbox.messages.values()),
+        waits=tuple(outbox.waits.values()),
+        waits_gone=tuple(outbox.waits_gone),
+        inbox=tuple(outbox.inbox.values()),
+        inbox_gone=tuple(outbox.inbox_gone),
+        published=tuple(outbox.published),
+        sent=tuple(outbox.sent),
+    )
+
+
+def assignment_of(state: RunState, step: AnyStep, ref: str, *, is_redelivery: bool) -> Assignment:
+    """The attempt of a running node, for a worker."""
+    assert isinstance(step, WorkerStep)
+    node, total_ms = state.nodes[ref], step.timeout.total_ms
+    return Assignment(
+        token=attempt_token(state.run_id, ref, node.generation),
+        run_id=state.run_id,
+        tenant=state.tenant,
+        definition=state.definition,
+        node=ref,
+        generation=node.generation,
+        attempt=node.attempt,
+        iteration=node.iteration,
+        task=node.task,
+        input=state.value(node.input, node.input_ref),
+        queue=node.queue,
+        priority=step.priority,
+        timeouts=step.timeout,
+        dispatched_at_us=node.dispatched_at_us,
+        total_deadline_us=None if total_ms is None else node.round_started_at_us + total_ms * 1_000,
+        is_redelivery=is_redelivery,
+    )
+
+
+def finished_of(row: AttemptRow) -> AttemptFinished:
+    """An attempt row as the event that its tick records."""
+    return AttemptFinished(
+        node=row.node,
+        generation=row.generation,
+        outcome=row.outcome,
+        output=row.output,
+        output_ref=row.output_ref,
+        error=row.error,
+        worker=row.worker,
+        started_at_us=row.started_at_us,
+        finished_at_us=row.finished_at_us,
+    )
+
+
+def row_of(result: AttemptResult) -> AttemptRow:
+    """A worker's result as an attempt row."""
+    finished = result.finished
+    return AttemptRow(
+        run_id=result.run_id,
+        node=finished.node,
+        generation=finished.generation,
+        outcome=finished.outcome,
+        output=finished.output,
+        output_ref=finished.output_ref,
+        error=finished.error,
+        worker=finished.worker,
+        started_at_us=finished.started_at_us,
+        finished_at_us=finished.finished_at_us,
+    )
+
+
+def _head_start(state: RunState) -> HeadStart:
+    return HeadStart(
+        tenant=state.tenant,
+        definition=state.definition,
+        manifest_hash=state.manifest_hash,
+        status=state.status,
+        started_at_us=state.started_at_us,
+        key=state.key,
+        parent_run_id=state.parent_run_id,
+        root_run_id=state.root_run_id,
+        search_attributes=state.search_attributes,
+        ended_at_us=state.ended_at_us or None,
+        error_type=state.error.type if state.error is not None else None,
+    )
+
+
+def _head_update(state: RunState) -> HeadUpdate:
+    return HeadUpdate(
+        status=state.status,
+        ended_at_us=state.ended_at_us or None,
+        error_type=state.error.type if state.error is not None else None,
+    )
+
+
+def _dispositions(payload: TickPayload, rows: Sequence[AttemptRow]) -> tuple[AttemptDisposition, ...]:
+    superseded = {(finished.node, finished.generation) for finished in payload.superseded}
+    return tuple(
+        AttemptDisposition(
+            row.node, row.generation, "superseded" if (row.node, row.generation) in superseded else "applied"
+        )
+        for row in rows
+    )
