@@ -1,5 +1,6 @@
 """Which engine evaluates, and what the C++ runtime is given."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -50,7 +51,8 @@ def test_no_runtime_is_imported_that_is_not_asked_for() -> None:
         "import sys; from ductor.definitions.expressions import compile_expression as c;"
         "c('a.b + 1').evaluate({'a': {'b': 1}}); print({'celpy', 'cel_expr_python'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    unset = {name: value for name, value in os.environ.items() if name != ENGINE_VARIABLE}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=unset)
     assert done.stdout == "set()\n"
 
 
