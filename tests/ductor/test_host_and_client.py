@@ -134,11 +134,11 @@ async def test_every_problem_of_every_file_stops_the_start(store, flows):
     assert files == {"broken.yaml", "other.json"}
 
 
-async def test_what_cannot_run_yet_is_not_published(store):
-    waiting = {"name": "patience", "steps": [{"ref": "nap", "type": "wait", "duration": "1h"}]}
+async def test_what_cannot_run_yet_is_not_published(store, flows, monkeypatch):
+    monkeypatch.setattr("ductor.client.RUNNABLE_TYPES", frozenset({"transform"}))
     async with ductor.Client(store) as client:
-        with pytest.raises(ductor.DefinitionError, match="`nap`"):
-            await client.publish(waiting)
+        with pytest.raises(ductor.DefinitionError, match="`reserve`"):
+            await client.publish(flows)
         assert await client.engine.store.definitions() == []
 
 
@@ -167,7 +167,7 @@ async def test_a_host_lives_as_long_as_an_application(store):
 def test_the_sync_client_makes_the_same_calls(tmp_path, postgres_server, flows):
     async def prepare() -> str:
         await postgres_server.create_database("sync_client", template="ductor_template")
-        return postgres_server.dsn("sync_client")
+        return str(postgres_server.dsn("sync_client"))
 
     dsn = asyncio.run(prepare())
     with ductor.SyncClient(dsn) as client:
@@ -188,4 +188,4 @@ def test_every_public_name_is_there():
     assert all(getattr(ductor, name) is not None for name in ductor.__all__)
     assert set(ductor.__all__) <= set(dir(ductor))
     with pytest.raises(AttributeError, match="nonsense"):
-        ductor.nonsense  # type: ignore[attr-defined]  # noqa: B018
+        ductor.nonsense  # noqa: B018

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Queue
+from typing import Any
 
 import pytest
 
@@ -58,8 +59,9 @@ class HostProcess:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def health(self) -> dict[str, object]:
-        return json.loads(self._lines.get(timeout=60))
+    def health(self) -> dict[str, Any]:
+        health: dict[str, Any] = json.loads(self._lines.get(timeout=60))
+        return health
 
     def stop(self, number: signal.Signals) -> tuple[int, str]:
         self.process.send_signal(number)

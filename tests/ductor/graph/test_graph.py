@@ -12,7 +12,15 @@ from ductor.definitions.policies import Retry
 from ductor.definitions.steps import ConditionalStep, TaskStep
 from ductor.graph import graph_of, marks_of, render_svg, render_text
 from ductor.graph.layout import BENDS_MAX, GraphTooLargeError, Line, lay_out, pooled
-from ductor.journal.events import AttemptDispatched, AttemptFinished, ErrorInfo, NodeParked, NodeSettled, RunEnded
+from ductor.journal.events import (
+    AnyEvent,
+    AttemptDispatched,
+    AttemptFinished,
+    ErrorInfo,
+    NodeParked,
+    NodeSettled,
+    RunEnded,
+)
 
 
 def task(ref: str, **fields) -> TaskStep:
@@ -43,7 +51,7 @@ ORDER = Definition(
 
 
 def order_run():
-    rows = [
+    rows: list[tuple[int, list[AnyEvent]]] = [
         (1_000_000, [AttemptDispatched(node="reserve", generation=1, task="do.reserve")]),
         (2_000_000, [NodeParked(node="reserve", waiting="retry", until_us=3_000_000)]),
         (3_000_000, [AttemptDispatched(node="reserve", generation=2, task="do.reserve", attempt=2)]),

@@ -20,7 +20,10 @@ ORDER = workflow(
 
 @virtual_time
 async def test_mocks_answer_in_turn_and_calls_are_noted():
-    answers = {"inventory.reserve": [{"id": "r"}], "payments.charge": [OSError("away"), ValueError, {"charge": 1}]}
+    answers: dict[str, list[object]] = {
+        "inventory.reserve": [{"id": "r"}],
+        "payments.charge": [OSError("away"), ValueError, {"charge": 1}],
+    }
     async with Engine(definitions=ORDER, mocks=answers) as engine:
         run = await engine.start("order", {"sku": "A1"})
         assert await run.result() == {"charge": {"charge": 1}}

@@ -60,8 +60,11 @@ def test_answers_are_chosen_by_input_and_by_number_and_take_virtual_time():
 handlers:
   do.first: [{when: input.n > 5, raises: TooBig, message: "${input.n} is too big", retryable: false, details: [1]},
              {takes: 2h, returns: {value: 1}}]
-  do.second: [{when: n < 3, takes: 1m, raises: Slow}, {when: n == 3, raises: Busy, retry_after: 1d}, {returns:
-  {value: 5}}] do.last: {returns: null}
+  do.second:
+    - {when: n < 3, takes: 1m, raises: Slow}
+    - {when: n == 3, raises: Busy, retry_after: 1d}
+    - {returns: {value: 5}}
+  do.last: {returns: null}
 scenarios:
   - name: a
     start: pair
