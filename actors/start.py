@@ -8,7 +8,6 @@ from ductor.actors.errors import RunNotFoundError, StartRefusedError
 from ductor.actors.tick.activation import StateActivation
 from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.program import Program
-from ductor.definitions.triggers import validate_trigger
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.codec import checked_value, encode_value, stored_value
 from ductor.journal.events import RunStarted
@@ -53,7 +52,9 @@ def first_event(
     checked_key(tenant, "tenant")
     if key is not None:
         checked_key(key, "start key")
-    value = validate_trigger(manifest, checked_value(trigger, "trigger"))
+    if trigger is None and isinstance(manifest.input, dict) and manifest.input.get("type") == "object":
+        trigger = {}  # nothing given where an object is wanted: its defaults may be all it needs
+    value = program.trigger.validate(checked_value(trigger, "trigger"))
     stored = stored_value(value, "trigger")
     payloads: list[tuple[Payload, JsonValue]] = []
     if stored.payload is not None:

@@ -215,3 +215,14 @@ async def test_a_clock_that_goes_backwards_does_not_turn_a_runs_time_back():
         await host.outcome(started.run_id)
         times = [row.at_us for row in await host.history(started.run_id)]
         assert times == sorted(times)
+
+
+@virtual_time
+async def test_a_start_without_a_trigger_takes_the_defaults_of_an_object():
+    bench = Bench()
+    text = """
+    input: {type: object, properties: {name: {type: string, default: world}}}
+    steps: [{ref: a, type: transform, value: "${trigger.name}"}]
+    """
+    async with bench.host(text, bench.handler()) as host:
+        assert (await host.outcome((await host.start("subject")).run_id)).output == {"a": "world"}
