@@ -9,7 +9,10 @@ from ductor.definitions.durations import format_duration_ms
 from ductor.definitions.model import Definition, Edge
 from ductor.definitions.steps import (
     AnyStep,
+    ApprovalStep,
     ConditionalStep,
+    EventSetStep,
+    HumanLoopStep,
     RuleStep,
     SubworkflowStep,
     TaskStep,
@@ -119,21 +122,25 @@ def _graph_edge(edge: Edge, source: NodeMark | None) -> GraphEdge:
 
 
 def _detail(step: AnyStep) -> str:
+    text = ""
     match step:
         case TaskStep():
-            return step.task
+            text = step.task
         case ConditionalStep():
-            return step.when
+            text = step.when
         case RuleStep():
-            return f"{len(step.rules)} rule{'s' if len(step.rules) != 1 else ''}, hit {step.hit}"
+            text = f"{len(step.rules)} rule{'s' if len(step.rules) != 1 else ''}, hit {step.hit}"
         case TransformStep():
-            return f"ends the run as {step.end}" if step.end else "computes a value"
+            text = f"ends the run as {step.end}" if step.end else "computes a value"
         case SubworkflowStep():
-            return step.definition or "inline steps"
+            text = step.definition or "inline steps"
         case WaitStep():
-            return _awaited(step)
-        case _:
-            return ""
+            text = _awaited(step)
+        case ApprovalStep() | HumanLoopStep():
+            text = step.title
+        case EventSetStep():
+            text = ", ".join(event.name for event in step.events)
+    return text
 
 
 def _awaited(step: WaitStep) -> str:
@@ -151,8 +158,9 @@ def _notes(step: AnyStep) -> Iterator[str]:
     if step.run_if is not None:
         yield f"if {step.run_if}"
     if isinstance(step, WorkerStep):
-        if step.retry:
-            yield f"up to {max(policy.max_attempts for policy in step.retry)} attempts"
+        attempts = max((policy.max_attempts for policy in step.retry), default=1)
+        if attempts > 1:
+            yield f"up to {attempts} attempts"
         if step.timeout.attempt_ms is not None:
             yield f"timeout {format_duration_ms(step.timeout.attempt_ms)}"
         if step.repeat is not None:
