@@ -1,0 +1,83 @@
+"""Why the run as a whole is where it is."""
+
+from collections.abc import Iterator
+
+from ductor.actors.reasons.reason import Reason, Subject, listed, shown, standing_still
+from ductor.definitions.durations import format_duration_ms
+from ductor.definitions.values import JsonObject
+from ductor.journal.events import GRACE_TIMER, RUN_TIMEOUT_TIMER
+
+
+def run_reasons(subject: Subject, set_aside: str | None) -> Iterator[Reason]:
+    """The reasons that are about no single step."""
+    state = subject.state
+    if set_aside is not None:
+        text = f"set aside on a host after failures: {set_aside}"
+        yield Reason(kind="set_aside", text=text, details={"error": set_aside})
+    if state.is_terminal:
+        yield _ended(subject)
+        return
+    if not subject.hosts:
+        yield Reason(kind="no_host", text="no host is alive that could carry it on")
+    if state.paused_at_us is not None:
+        yield _paused(subject)
+    elif not state.nodes or state.tick_limited:
+        yield Reason(kind="next_tick", text="its next tick goes on with steps that are ready")
+    if state.closing is not None:
+        yield _ending(subject)
+    timeout_ms = subject.program.manifest.timeout_ms
+    if timeout_ms is not None and state.timers.due_at_us(RUN_TIMEOUT_TIMER) is not None:
+        still = standing_still(subject, RUN_TIMEOUT_TIMER)
+        yield Reason(
+            kind="run_timeout",
+            text=f"its timeout is {format_duration_ms(timeout_ms)}{still}",
+            since_us=state.started_at_us,
+            until_us=subject.deadline_us(RUN_TIMEOUT_TIMER),
+            details={"timeout_ms": timeout_ms, "on_timeout": subject.program.manifest.on_timeout},
+        )
+    if state.inbox:
+        names = list(dict.fromkeys(message.name for message in state.inbox.values()))
+        text = f"{len(state.inbox)} signals are kept that nothing waits for: {listed(names)}"
+        since_us = min(message.at_us for message in state.inbox.values())
+        details: JsonObject = {"count": len(state.inbox), "names": shown(list(names))}
+        yield Reason(kind="buffered_signals", text=text, since_us=since_us, details=details)
+
+
+def _paused(subject: Subject) -> Reason:
+    state = subject.state
+    by = f" by {state.paused_by}" if state.paused_by else ""
+    why = f": {state.pause_reason}" if state.pause_reason else ""
+    text = f"paused{by}{why}; nothing begins and timers stand still until it is resumed"
+    details: JsonObject = {"by": state.paused_by, "reason": state.pause_reason}
+    return Reason(kind="paused", text=text, since_us=state.paused_at_us, details=details)
+
+
+def _ending(subject: Subject) -> Reason:
+    state = subject.state
+    closing = state.closing
+    assert closing is not None
+    if closing.defers_started:
+        rest = "its steps of `defer` run"
+    elif state.running_count:
+        rest = f"{state.running_count} attempts in flight were told to stop"
+    else:
+        rest = "nothing is in flight any more"
+    why = f" ({closing.reason})" if closing.reason else ""
+    return Reason(
+        kind="ending",
+        text=f"ending as {closing.status}{why}: {rest}",
+        until_us=subject.deadline_us(GRACE_TIMER),
+        details={"status": closing.status, "reason": closing.reason},
+    )
+
+
+def _ended(subject: Subject) -> Reason:
+    state = subject.state
+    text = f"ended as {state.status}"
+    details: JsonObject = {"status": state.status, "reason": state.reason}
+    if state.error is not None:
+        text += f" with {state.error.type}: {state.error.message}"
+        details["error"] = {"type": state.error.type, "message": state.error.message}
+    if state.reason:
+        text += f" ({state.reason})"
+    return Reason(kind="ended", text=text, since_us=state.ended_at_us, details=details)
