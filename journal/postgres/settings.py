@@ -3,8 +3,10 @@
 import msgspec
 
 # A generic plan made while tables were small must stay right when they are large: every look-up by index, no scan, no
-# join that reads a whole table. Just-in-time compilation costs more than any of these statements.
+# join that reads a whole table, no bitmap that gives up the order of the index by which a page is read. Just-in-time
+# compilation costs more than any of these statements.
 PLANNER_SETTINGS = {
+    "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "enable_seqscan": "off",

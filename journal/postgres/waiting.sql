@@ -49,7 +49,7 @@ present AS (
 ),
 beyond AS (
     SELECT m.run_id FROM ductor.eec_workflow_signal m
-    WHERE m.run_id = :run_id::uuid AND m.kind IN ('signal', 'vote', 'case', 'reply') AND m.disposition IN ('', 'buffered')
+    WHERE m.run_id = :run_id::uuid AND m.kind IN ('signal', 'vote', 'case', 'reply', 'digest') AND m.disposition IN ('', 'buffered')
     OFFSET :bound::integer - 1 LIMIT 1
 ),
 accepted AS (
@@ -79,6 +79,7 @@ SELECT position, at_us, disposition, applied_version FROM ductor.eec_workflow_si
 WHERE run_id = :run_id::uuid AND message_id = :message_id::text
 
 -- name: deliver_event
+-- `OFFSET 0` has the heads looked up by id: an index by tenant or status would lead through all of the tenant's runs.
 WITH delivered AS (
     INSERT INTO ductor.eec_workflow_signal
         (run_id, message_id, kind, name, node, payload, payload_ref, by, at_us, disposition)
@@ -88,7 +89,10 @@ WITH delivered AS (
                    WHERE m.run_id = r.run_id AND m.kind = 'event' AND m.disposition IN ('', 'buffered')
                    OFFSET :bound::integer - 1 LIMIT 1) IS NULL
             THEN '' ELSE 'undelivered' END
-    FROM unnest(:run_ids::uuid[]) AS w (run_id) JOIN ductor.eec_workflow_run r ON r.run_id = w.run_id
+    FROM unnest(:run_ids::uuid[]) AS w (run_id)
+    CROSS JOIN LATERAL (
+        SELECT h.run_id, h.tenant, h.status FROM ductor.eec_workflow_run h WHERE h.run_id = w.run_id OFFSET 0
+    ) r
     WHERE r.tenant = :tenant::text AND r.status IN ('pending', 'running', 'waiting', 'paused')
     ORDER BY r.run_id
     ON CONFLICT (run_id, message_id) DO NOTHING
@@ -192,17 +196,25 @@ WHERE run_id = :run_id::uuid AND node = :node::text AND index = :index::integer
 
 -- name: inbox
 SELECT i.run_id::text, r.tenant, r.definition, row_to_json(i)::text AS item
-FROM ductor.eec_workflow_inbox i JOIN ductor.eec_workflow_run r ON r.run_id = i.run_id
-WHERE (i.run_id, i.node) > (:after_run_id::uuid, :after_node::text)
+FROM (
+    SELECT * FROM ductor.eec_workflow_inbox
+    WHERE (run_id, node) > (:after_run_id::uuid, :after_node::text)
+    ORDER BY run_id, node
+    LIMIT :limit::integer
+) AS i
+JOIN ductor.eec_workflow_run r ON r.run_id = i.run_id
 ORDER BY i.run_id, i.node
-LIMIT :limit::integer
 
 -- name: inbox_of_tenant
 SELECT i.run_id::text, r.tenant, r.definition, row_to_json(i)::text AS item
-FROM ductor.eec_workflow_inbox i JOIN ductor.eec_workflow_run r ON r.run_id = i.run_id
-WHERE i.tenant = :tenant::text AND (i.run_id, i.node) > (:after_run_id::uuid, :after_node::text)
+FROM (
+    SELECT * FROM ductor.eec_workflow_inbox
+    WHERE tenant = :tenant::text AND (run_id, node) > (:after_run_id::uuid, :after_node::text)
+    ORDER BY run_id, node
+    LIMIT :limit::integer
+) AS i
+JOIN ductor.eec_workflow_run r ON r.run_id = i.run_id
 ORDER BY i.run_id, i.node
-LIMIT :limit::integer
 
 -- name: inbox_of_person
 SELECT i.run_id::text, r.tenant, r.definition, row_to_json(i)::text AS item
