@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ductor.journal.bulk_controls import BulkControl
 from ductor.journal.codec import MAX_INLINE_BYTES, checked_key, checked_text, checked_value, encode_value
+from ductor.journal.digest_store import MAX_DIGEST_ITEM_BYTES, MESSAGE_PREFIX, DigestWait
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import Message
 from ductor.journal.ids import is_run_id
@@ -50,6 +52,8 @@ def check_message(message: Message) -> None:
     _check_id(message.id, "message id")
     if message.kind == "event" or message.id.startswith(EVENT_MESSAGE_PREFIX):
         raise ValueRefusedError("message id", "", "messages that bring events are made by the bus alone")
+    if message.kind == "digest" or message.id.startswith(MESSAGE_PREFIX):
+        raise ValueRefusedError("message id", "", "messages that tell of a digest are made by the store alone")
     checked_key(message.name, "message name")
     checked_key(message.node, "message node")
     checked_text(message.by, "message by")
@@ -87,6 +91,17 @@ def check_event(event: BusEvent) -> None:
         raise ValueRefusedError("event payload", "", reason)
 
 
+def check_bulk_control(bulk: BulkControl) -> None:
+    """Of a control that is asked of many runs."""
+    if not is_run_id(bulk.bulk_id):
+        raise ValueRefusedError("bulk id", "", "it is no UUID in lower case with hyphens")
+    _check_id(bulk.tenant, "tenant")
+    checked_key(bulk.definition or "", "definition")
+    checked_text(bulk.by, "by")
+    checked_text(bulk.reason, "reason")
+    _check_integer(bulk.requested_at_us, "requested_at_us", _INTEGER_BOUND)
+
+
 def check_trigger(trigger: StartTrigger) -> None:
     """Of what starts runs by itself."""
     for what, text in (
@@ -107,7 +122,9 @@ def check_parts(commit: Commit) -> None:
         _check_wait(wait)
     for item in commit.inbox:
         _check_inbox_item(item)
-    for node in (*commit.waits_gone, *commit.inbox_gone):
+    for digest in commit.digests:
+        _check_digest(digest)
+    for node in (*commit.waits_gone, *commit.inbox_gone, *commit.digests_gone):
         checked_text(node, "node")
     for event in commit.published:
         check_event(event)
@@ -134,6 +151,18 @@ def _check_inbox_item(item: InboxItem) -> None:
         _check_id(person, "inbox person")
     _check_integer(item.since_us, "inbox since_us", _INTEGER_BOUND)
     _check_integer(item.due_at_us or 0, "inbox due_at_us", _INTEGER_BOUND)
+
+
+def _check_digest(digest: DigestWait) -> None:
+    checked_key(digest.node, "digest node")
+    checked_key(digest.key, "digest key")
+    _check_integer(digest.generation, "digest generation", _INDEX_BOUND)
+    _check_integer(digest.duration_ms, "digest duration_ms", _INTEGER_BOUND // 1_000_000)
+    _check_integer(digest.max_items, "digest max_items", _INDEX_BOUND)
+    size_bytes = len(encode_value(checked_value(digest.item, "digest item")))
+    if size_bytes > MAX_DIGEST_ITEM_BYTES:
+        reason = f"{size_bytes} bytes of JSON text, the limit is {MAX_DIGEST_ITEM_BYTES}"
+        raise ValueRefusedError("digest item", "", reason)
 
 
 def _check_sent(sent: SentMessage) -> None:

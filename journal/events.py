@@ -32,7 +32,7 @@ WaitingType = Literal[
 EndStatus = Literal["completed", "failed", "cancelled", "terminated"]
 ControlKind = Literal["cancel", "terminate", "pause", "resume", "redrive", "continue_as_new", "migrate"]
 TimeoutKind = Literal["attempt", "start", "total", "heartbeat"]
-MessageKind = Literal["signal", "event", "vote", "case", "reply"]
+MessageKind = Literal["signal", "event", "vote", "case", "reply", "digest"]
 
 
 class PayloadRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,7 +65,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
 
     Attributes:
         id: unique over the run; a second message of one id is refused with the first one's receipt.
-        kind: `signal` and `event` go by name to whoever waits; `vote`, `case` and `reply` go to the parked step `node`.
+        kind: `signal` and `event` go by name to whoever waits; `vote`, `case`, `reply` and `digest` go to the parked
+            step `node`.
         by: who sent it.
         at_us: when it was stored, by the database's clock; of an event, when it was published.
         position: order in the run's inbox; it grows, with gaps.
@@ -196,10 +197,14 @@ class NodeParked(Event, frozen=True, tag="node_parked"):
 
 
 class MessageTaken(Event, frozen=True, tag="message_taken"):
-    """The message left the inbox: the parked `nodes` have it now, or (none) handlers of the definition heard it."""
+    """The message left the inbox: the parked `nodes` have it now, or (none) handlers of the definition heard it.
+
+    `parts` says, by node, which of the events of its set the message was found to be when it came.
+    """
 
     message_id: str
     nodes: tuple[str, ...] = ()
+    parts: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
 
 
 class EventEmitted(Event, frozen=True, tag="event_emitted"):
@@ -237,18 +242,22 @@ class RunResumed(Event, frozen=True, tag="run_resumed"):
 
 
 class RunReopened(Event, frozen=True, tag="run_reopened"):
-    """A redrive: these nodes are pending again, what succeeded is kept. `input` replaces that of `input_node` once."""
+    """A redrive: these nodes are pending again, what succeeded is kept. `input` replaces that of `input_node` once.
+    `timeout_at_us` is the run's own deadline, counted anew."""
 
     nodes: tuple[NodeReset, ...]
     entrypoints: tuple[str, ...] = ()
     input_node: str = ""
     input: JsonValue = None
     input_ref: PayloadRef | None = None
+    timeout_at_us: int | None = None
 
 
 class NodeSettled(Event, frozen=True, tag="node_settled"):
     """The node is done, and with it its outgoing edges: targets `taken` and `untaken`, each source's edges to one
-    target counting once. A worker step's output and error came with its last `attempt_finished` and are not repeated here."""
+    target counting once. A worker step's output and error came with its last `attempt_finished` and are not repeated
+    here. The outcome of a cancelled node is `withdrawn` where another step or a handler cancelled it, and empty where
+    the end of its run did."""
 
     node: str
     status: Literal["succeeded", "failed", "skipped", "cancelled"]

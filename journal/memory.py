@@ -20,9 +20,10 @@ from ductor.journal.admission import check_json, closed_reason
 from ductor.journal.clock import Clock
 from ductor.journal.codec import checked_key, checked_value
 from ductor.journal.errors import OverloadedError
+from ductor.journal.memory_bulk_controls import MemoryBulkControls
 from ductor.journal.memory_bus import MemoryBus
 from ductor.journal.memory_definitions import DefinitionRows
-from ductor.journal.memory_messages import MemoryMessages
+from ductor.journal.memory_digests import MemoryDigests
 from ductor.journal.memory_rows import RunRows, poison_in
 from ductor.journal.memory_triggers import MemoryTriggers
 from ductor.journal.sorted_items import SortedItems
@@ -55,7 +56,7 @@ DEFAULT_QUEUE_LIMIT = 10_000
 """Commits that may wait before starts are turned away."""
 
 
-class MemoryStore(MemoryMessages, MemoryBus, MemoryTriggers):
+class MemoryStore(MemoryDigests, MemoryBus, MemoryTriggers, MemoryBulkControls):
     """See the module's docstring.
 
     Args:
@@ -167,6 +168,8 @@ class MemoryStore(MemoryMessages, MemoryBus, MemoryTriggers):
             self._write_waits(commit)
         if commit.inbox or commit.inbox_gone:
             self._write_inbox(commit)
+        if commit.digests or commit.digests_gone:
+            self._write_digests(commit)
         for event in commit.published:
             self._add_event(event)
         self._send_from(run, commit.sent)
@@ -310,19 +313,23 @@ class MemoryStore(MemoryMessages, MemoryBus, MemoryTriggers):
         return list(islice(self._recoverable.ascending(after_run_id), limit))
 
     async def runs_to_wake(self, now_us: int, limit: int) -> Sequence[str]:
-        """Ids of runs that something waits for. Each cause gets its turn: the oldest of every cause, then the next."""
+        """Ids of runs that something waits for. Each cause gets its turn: the oldest of every cause, then the next. Of a
+        paused run only controls count."""
         self._check_open()
         overdue = takewhile(lambda due: due[0] <= now_us, self._due.ascending())
         causes = (
-            (run_id for _, run_id in overdue),
+            self._unpaused(run_id for _, run_id in overdue),
             self._with_controls,
-            self._with_attempts,
-            self._with_messages,
+            self._unpaused(self._with_attempts),
+            self._unpaused(self._with_messages),
             self._pending.ascending(),
         )
         turns = zip_longest(*(islice(cause, limit) for cause in causes))
         distinct = dict.fromkeys(run_id for turn in turns for run_id in turn if run_id is not None)
         return list(distinct)[:limit]
+
+    def _unpaused(self, run_ids: Iterable[str]) -> Iterable[str]:
+        return (run_id for run_id in run_ids if self._runs[run_id].head.status != "paused")
 
     async def open_run_ids(
         self, tenant: str, definition: str | None, after_run_id: str | None, limit: int

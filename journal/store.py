@@ -18,6 +18,8 @@ from typing import Literal, Protocol
 import msgspec
 
 from ductor.definitions.values import JsonObject, JsonValue
+from ductor.journal.bulk_controls import BulkControlStore
+from ductor.journal.digest_store import DigestStore, DigestWait
 from ductor.journal.errors import JournalError
 from ductor.journal.events import ControlKind, ErrorInfo, Message, PayloadRef, RunStatus
 
@@ -172,7 +174,8 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     """What one tick writes. `events` is the JSON text of the row; `hash` its chain hash.
 
     `version` 0 marks a commit without a journal row: dispositions alone, for a tick that changed nothing.
-    `waits_gone` and `inbox_gone` name nodes whose rows are removed; a node never is in both a list and its `_gone`.
+    `waits_gone`, `inbox_gone` and `digests_gone` name nodes whose rows are removed; a node never is in both a list and
+    its `_gone`.
     """
 
     run_id: str
@@ -194,6 +197,8 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     inbox_gone: tuple[str, ...] = ()
     published: tuple[BusEvent, ...] = ()
     sent: tuple[SentMessage, ...] = ()
+    digests: tuple[DigestWait, ...] = ()
+    digests_gone: tuple[str, ...] = ()
 
 
 class Appended(msgspec.Struct, frozen=True):
@@ -455,7 +460,7 @@ class StoreHealth(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class Store(Protocol):
+class Store(BulkControlStore, DigestStore, Protocol):
     """See the module's docstring. Reads raise StoreUnavailableError when the database can't be reached."""
 
     async def open(self) -> None:
@@ -642,8 +647,8 @@ class Store(Protocol):
         ...
 
     async def runs_to_wake(self, now_us: int, limit: int) -> Sequence[str]:
-        """Ids of runs that something waits for: overdue timers, unapplied controls and attempts, `pending` runs. Each
-        cause gets its turn, so that none keeps the others out of `limit`."""
+        """Ids of runs that something waits for: overdue timers, unapplied controls, attempts and messages, `pending` runs.
+        Each cause gets its turn, so that none keeps the others out of `limit`. Of a paused run only controls count."""
         ...
 
     async def next_due_us(self) -> int | None:

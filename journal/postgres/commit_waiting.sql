@@ -1,5 +1,5 @@
 -- More parts of the statement of `commit.sql`: what ticks write for those that wait. They come after the others, in this
--- order of tables: message, wait, inbox, inbox person, event. `won` names the commits that won.
+-- order of tables: message, wait, inbox, inbox person, digest wait, event. `won` names the commits that won.
 -- The tenant of a commit stands with it where it starts the run; else the head says it.
 
 -- name: messages
@@ -22,7 +22,7 @@
     SELECT s.run_id, s.message_id, s.kind, s.name, s.node, s.payload, s.by, ductor.eec_now_us(),
         CASE WHEN coalesce(s.own_status, r.status) IN ('pending', 'running', 'waiting', 'paused')
                 AND (SELECT m.run_id FROM ductor.eec_workflow_signal m
-                     WHERE m.run_id = s.run_id AND m.kind IN ('signal', 'vote', 'case', 'reply')
+                     WHERE m.run_id = s.run_id AND m.kind IN ('signal', 'vote', 'case', 'reply', 'digest')
                          AND m.disposition IN ('', 'buffered')
                      OFFSET {max_unconsumed_sent_messages} - 1 LIMIT 1) IS NULL
             THEN '' ELSE 'undelivered' END
@@ -99,6 +99,25 @@
         AS p (run_id, node, person, commit_id, tenant)
     WHERE p.commit_id IN (SELECT commit_id FROM won)
     ON CONFLICT (run_id, node, person) DO NOTHING
+)
+
+-- name: digests
+-- A step that is redriven brings its item again, under its new generation.
+, digests_gone AS (
+    DELETE FROM ductor.eec_digest_wait w
+    USING unnest(:digestgone_run_id::uuid[], :digestgone_node::text[], :digestgone_commit_id::uuid[])
+        AS g (run_id, node, commit_id)
+    WHERE w.run_id = g.run_id AND w.node = g.node AND g.commit_id IN (SELECT commit_id FROM won)
+), digests AS (
+    INSERT INTO ductor.eec_digest_wait (run_id, node, generation, key, item, duration_ms, max_items)
+    SELECT d.run_id, d.node, d.generation, d.key, d.item, d.duration_ms, d.max_items
+    FROM unnest(:digest_run_id::uuid[], :digest_node::text[], :digest_commit_id::uuid[], :digest_generation::integer[],
+            :digest_key::text[], :digest_item::json[], :digest_duration_ms::bigint[], :digest_max_items::integer[])
+        AS d (run_id, node, commit_id, generation, key, item, duration_ms, max_items)
+    WHERE d.commit_id IN (SELECT commit_id FROM won)
+    ON CONFLICT (run_id, node) DO UPDATE
+    SET generation = EXCLUDED.generation, key = EXCLUDED.key, item = EXCLUDED.item,
+        duration_ms = EXCLUDED.duration_ms, max_items = EXCLUDED.max_items, position = DEFAULT, is_joined = false
 )
 
 -- name: published

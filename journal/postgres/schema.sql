@@ -223,6 +223,53 @@ COMMENT ON TABLE ductor.eec_workflow_inbox_person IS 'Who may act on an inbox ro
 CREATE INDEX eec_workflow_inbox_person_of_all ON ductor.eec_workflow_inbox_person (person, run_id, node);
 CREATE INDEX eec_workflow_inbox_person_of_tenant ON ductor.eec_workflow_inbox_person (tenant, person, run_id, node);
 
+CREATE TABLE ductor.eec_digest_wait (
+    run_id uuid NOT NULL,
+    node text COLLATE "C" NOT NULL,
+    generation integer NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    item json NOT NULL,
+    duration_ms bigint NOT NULL,
+    max_items integer NOT NULL,
+    -- orders the items of a window
+    position bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    is_joined boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (run_id, node),
+    CONSTRAINT eec_digest_wait_key CHECK (octet_length(key) <= 255)
+);
+COMMENT ON TABLE ductor.eec_digest_wait IS 'Parked digest steps: what each of them brings to its window.';
+CREATE INDEX eec_digest_wait_unjoined ON ductor.eec_digest_wait (position) WHERE NOT is_joined;
+
+CREATE TABLE ductor.eec_digest_window (
+    tenant text COLLATE "C" NOT NULL,
+    definition text COLLATE "C" NOT NULL,
+    node text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    -- null where the run that led the window has left it
+    leader_run_id uuid,
+    leader_generation integer NOT NULL,
+    closes_at_us bigint NOT NULL,
+    max_items integer NOT NULL,
+    item_count integer NOT NULL,
+    item_bytes bigint NOT NULL,
+    PRIMARY KEY (tenant, definition, node, key)
+);
+COMMENT ON TABLE ductor.eec_digest_window IS 'Open windows of digests, each with the run that will be told its items.';
+CREATE INDEX eec_digest_window_due ON ductor.eec_digest_window (closes_at_us) WHERE leader_run_id IS NOT NULL;
+
+CREATE TABLE ductor.eec_digest_item (
+    tenant text COLLATE "C" NOT NULL,
+    definition text COLLATE "C" NOT NULL,
+    node text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    position bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    run_id uuid NOT NULL,
+    generation integer NOT NULL,
+    item json NOT NULL,
+    PRIMARY KEY (tenant, definition, node, key, position)
+);
+COMMENT ON TABLE ductor.eec_digest_item IS 'Items of open windows, in the order of joining.';
+
 CREATE TABLE ductor.eec_trigger (
     tenant text COLLATE "C" NOT NULL,
     definition text COLLATE "C" NOT NULL,
@@ -238,6 +285,29 @@ CREATE TABLE ductor.eec_trigger (
 COMMENT ON TABLE ductor.eec_trigger IS 'What starts runs by itself: events, and schedules with their next time.';
 CREATE INDEX eec_trigger_by_event ON ductor.eec_trigger (tenant, event, definition, index) WHERE event <> '';
 CREATE INDEX eec_trigger_due ON ductor.eec_trigger (next_at_us, tenant, definition, index) WHERE next_at_us IS NOT NULL;
+
+CREATE TABLE ductor.eec_bulk_control (
+    bulk_id uuid PRIMARY KEY,
+    tenant text COLLATE "C" NOT NULL,
+    -- null for all definitions of the tenant
+    definition text,
+    kind text NOT NULL,
+    by text NOT NULL,
+    reason text NOT NULL,
+    requested_at_us bigint NOT NULL,
+    -- orders those of a tenant
+    position bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    after_run_id uuid,
+    requested bigint NOT NULL DEFAULT 0,
+    -- 0 as long as it has not begun
+    advanced_at_us bigint NOT NULL DEFAULT 0,
+    finished_at_us bigint,
+    CONSTRAINT eec_bulk_control_tenant CHECK (octet_length(tenant) <= 255),
+    CONSTRAINT eec_bulk_control_definition CHECK (octet_length(definition) <= 255)
+);
+COMMENT ON TABLE ductor.eec_bulk_control IS 'Controls asked of all runs of a tenant or a definition, and how far they have come.';
+CREATE INDEX eec_bulk_control_unfinished ON ductor.eec_bulk_control (tenant, position) WHERE finished_at_us IS NULL;
+CREATE INDEX eec_bulk_control_turns ON ductor.eec_bulk_control (tenant, advanced_at_us);
 
 CREATE TABLE ductor.eec_definition (
     tenant text NOT NULL,

@@ -9,9 +9,11 @@ from typing import Self
 
 import asyncpg
 
+from ductor.journal.postgres.bulk_controls import BulkControls
 from ductor.journal.postgres.bus import Bus
 from ductor.journal.postgres.catalog import Catalog
 from ductor.journal.postgres.database import Database
+from ductor.journal.postgres.digests import Digests
 from ductor.journal.postgres.feed import Feed, start_era_if_restored
 from ductor.journal.postgres.inputs import Inputs
 from ductor.journal.postgres.messages import Messages
@@ -26,7 +28,7 @@ from ductor.journal.store import Commit, CommitAnswer, StoreHealth
 _logger = logging.getLogger(__name__)
 
 
-class PostgresStore(Runs, Inputs, Messages, Bus, Triggers, Catalog, Feed):
+class PostgresStore(Runs, Inputs, Messages, Bus, Triggers, Digests, BulkControls, Catalog, Feed):
     """The journal in PostgreSQL 14 or newer. The schema is made by `migrate`, never on the side.
 
     Use it as `async with PostgresStore(ConnectionSettings(dsn=...)) as store`, or `open` and `close` it.

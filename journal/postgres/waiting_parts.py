@@ -1,10 +1,11 @@
-"""The columns of what ticks write for those that wait: messages, event waits, inbox rows, events. Pure."""
+"""The columns of what ticks write for those that wait: messages, event waits, inbox rows, digests, events. Pure."""
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, TypeVar
 
 from ductor.journal.admission import check_parts
+from ductor.journal.codec import encode_value
 from ductor.journal.events import RunStatus
 from ductor.journal.postgres.rows import json_text
 from ductor.journal.store import Commit
@@ -36,6 +37,8 @@ def waiting_parts(commits: Sequence[Commit]) -> dict[str, Columns]:
         parts["waits"] = _waits(rows)
     if any(commit.inbox or commit.inbox_gone for commit in rows):
         parts["inbox"] = _inbox(rows)
+    if any(commit.digests or commit.digests_gone for commit in rows):
+        parts["digests"] = _digests(rows)
     if any(commit.published for commit in rows):
         parts["published"] = _published(rows)
     return parts
@@ -48,6 +51,8 @@ def _is_concerned(commit: Commit) -> bool:
         or commit.waits_gone
         or commit.inbox
         or commit.inbox_gone
+        or commit.digests
+        or commit.digests_gone
         or commit.published
         or commit.sent
     )
@@ -121,6 +126,20 @@ def _inbox(commits: Sequence[Commit]) -> Columns:
         "person_person": [person for _, _, person in people],
         "person_commit_id": [commit.commit_id for commit, _, _ in people],
         "person_tenant": [_tenant(commit) for commit, _, _ in people],
+    }
+
+
+def _digests(commits: Sequence[Commit]) -> Columns:
+    found = _of_all(commits, lambda commit: sorted(commit.digests, key=lambda digest: digest.node))
+    return _gone("digestgone", _of_all(commits, lambda commit: sorted(commit.digests_gone))) | {
+        "digest_run_id": [commit.run_id for commit, _ in found],
+        "digest_node": [digest.node for _, digest in found],
+        "digest_commit_id": [commit.commit_id for commit, _ in found],
+        "digest_generation": [digest.generation for _, digest in found],
+        "digest_key": [digest.key for _, digest in found],
+        "digest_item": [encode_value(digest.item).decode() for _, digest in found],
+        "digest_duration_ms": [digest.duration_ms for _, digest in found],
+        "digest_max_items": [digest.max_items for _, digest in found],
     }
 
 
