@@ -75,7 +75,7 @@ async def test_nothing_is_started_that_cannot_be(store, flows):
         with pytest.raises(ductor.DefinitionNotFoundError, match="did you mean 'order'"):
             await host.start("ordr", {})
         with pytest.raises(ductor.TriggerError, match="order_id"):
-            await host.start("order", {})
+            await host.start("order")
         with pytest.raises(ductor.ValueRefusedError):
             await host.start("order", {"order_id": "o", "price": float("nan")})
         with pytest.raises(ductor.RunNotFoundError):

@@ -72,7 +72,9 @@ def test_wheel_names_its_command_its_licence_and_its_python(wheel: Path) -> None
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["License-File"] == "LICENSE"
     assert metadata["Requires-Python"] == ">=3.11"
-    assert entry_points == "[console_scripts]\nductor = ductor.cli.main:main\n"
+    assert entry_points == (
+        "[console_scripts]\nductor = ductor.cli.main:main\n\n[pytest11]\nductor = ductor.pytest_plugin\n"
+    )
 
 
 def test_tests_run_against_this_checkout() -> None:
