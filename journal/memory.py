@@ -313,8 +313,8 @@ class MemoryStore(MemoryDigests, MemoryBus, MemoryTriggers, MemoryBulkControls):
         return list(islice(self._recoverable.ascending(after_run_id), limit))
 
     async def runs_to_wake(self, now_us: int, limit: int) -> Sequence[str]:
-        """Ids of runs that something waits for. Each cause gets its turn: the oldest of every cause, then the next. Of a
-        paused run only controls count."""
+        """Ids of runs that something waits for. Each cause gets its turn: the oldest of every cause, then the next. Of
+        a paused run only controls count."""
         self._check_open()
         overdue = takewhile(lambda due: due[0] <= now_us, self._due.ascending())
         causes = (

@@ -647,8 +647,9 @@ class Store(BulkControlStore, DigestStore, Protocol):
         ...
 
     async def runs_to_wake(self, now_us: int, limit: int) -> Sequence[str]:
-        """Ids of runs that something waits for: overdue timers, unapplied controls, attempts and messages, `pending` runs.
-        Each cause gets its turn, so that none keeps the others out of `limit`. Of a paused run only controls count."""
+        """Ids of runs that something waits for: overdue timers, unapplied controls, attempts and messages, `pending`
+        runs. Each cause gets its turn, so that none keeps the others out of `limit`. Of a paused run only controls
+        count."""
         ...
 
     async def next_due_us(self) -> int | None:

@@ -148,10 +148,14 @@ ORDER BY run_id
 LIMIT :limit::integer
 
 -- name: runs_to_wake
--- Each cause gets its turn: the oldest of every cause, then the second of every cause, ...
+-- Each cause gets its turn: the oldest of every cause, then the second of every cause, ... Of a paused run only controls
+-- count; what else waits for it is passed over, so many at most as `held_limit` says.
 SELECT run_id::text FROM (
-    (SELECT run_id, 1 AS cause, row_number() OVER (ORDER BY due_at_us, run_id) AS turn
-     FROM ductor.eec_workflow_timer WHERE due_at_us <= :now_us::bigint ORDER BY due_at_us, run_id LIMIT :limit::integer)
+    (SELECT t.run_id, 1 AS cause, row_number() OVER (ORDER BY t.due_at_us, t.run_id) AS turn FROM (
+        SELECT run_id, due_at_us FROM ductor.eec_workflow_timer WHERE due_at_us <= :now_us::bigint
+        ORDER BY due_at_us, run_id LIMIT :held_limit::integer) AS t
+     JOIN ductor.eec_workflow_run r ON r.run_id = t.run_id
+     WHERE r.status <> 'paused' ORDER BY t.due_at_us, t.run_id LIMIT :limit::integer)
     UNION ALL
     (SELECT run_id, 2, row_number() OVER (ORDER BY min(position)) FROM (
         SELECT run_id, position FROM ductor.eec_workflow_control WHERE disposition = ''
@@ -159,13 +163,19 @@ SELECT run_id::text FROM (
      GROUP BY run_id ORDER BY min(position) LIMIT :limit::integer)
     UNION ALL
     (SELECT run_id, 3, row_number() OVER (ORDER BY min(position)) FROM (
-        SELECT run_id, position FROM ductor.eec_workflow_step_attempt WHERE disposition = ''
-        ORDER BY position LIMIT :scan_limit::integer) AS waiting
+        SELECT w.run_id, w.position FROM (
+            SELECT run_id, position FROM ductor.eec_workflow_step_attempt WHERE disposition = ''
+            ORDER BY position LIMIT :held_limit::integer) AS w
+        JOIN ductor.eec_workflow_run r ON r.run_id = w.run_id
+        WHERE r.status <> 'paused' ORDER BY w.position LIMIT :scan_limit::integer) AS waiting
      GROUP BY run_id ORDER BY min(position) LIMIT :limit::integer)
     UNION ALL
     (SELECT run_id, 4, row_number() OVER (ORDER BY min(position)) FROM (
-        SELECT run_id, position FROM ductor.eec_workflow_signal WHERE disposition = ''
-        ORDER BY position LIMIT :scan_limit::integer) AS waiting
+        SELECT w.run_id, w.position FROM (
+            SELECT run_id, position FROM ductor.eec_workflow_signal WHERE disposition = ''
+            ORDER BY position LIMIT :held_limit::integer) AS w
+        JOIN ductor.eec_workflow_run r ON r.run_id = w.run_id
+        WHERE r.status <> 'paused' ORDER BY w.position LIMIT :scan_limit::integer) AS waiting
      GROUP BY run_id ORDER BY min(position) LIMIT :limit::integer)
     UNION ALL
     (SELECT run_id, 5, row_number() OVER (ORDER BY run_id) FROM ductor.eec_workflow_run

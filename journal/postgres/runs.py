@@ -12,6 +12,9 @@ from ductor.journal.store import Head, LoadedRun, RunFilter, RunInputs, Snapshot
 WAKE_SCAN_ROWS = 10_000
 """Unapplied inputs that a search for runs to wake looks at."""
 
+WAKE_HELD_ROWS = 100_000
+"""Timers and inputs of paused runs that such a search passes over."""
+
 
 class Runs:
     """Heads, histories, payloads, snapshots, and which runs need to be woken."""
@@ -83,8 +86,11 @@ class Runs:
         return [row[0] for row in rows]
 
     async def runs_to_wake(self, now_us: int, limit: int) -> Sequence[str]:
-        """Ids of runs that something waits for. Each cause gets its turn: the oldest of every cause, then the next."""
-        rows = await self._database.fetch("runs_to_wake", now_us=now_us, limit=limit, scan_limit=WAKE_SCAN_ROWS)
+        """Ids of runs that something waits for. Each cause gets its turn: the oldest of every cause, then the next. Of
+        a paused run only controls count."""
+        rows = await self._database.fetch(
+            "runs_to_wake", now_us=now_us, limit=limit, scan_limit=WAKE_SCAN_ROWS, held_limit=WAKE_HELD_ROWS
+        )
         return [row[0] for row in rows]
 
     async def open_run_ids(
