@@ -3,6 +3,7 @@
 Commands are named here and imported when they are called, so that `ductor --help` loads none of them.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -66,7 +67,8 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read the output has seen enough; so would the interpreter's own complaint
+        # whoever read the output has seen enough; what is still buffered must not fail once more at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
     except SystemExit as exit_:
         return exit_.code if isinstance(exit_.code, int) else EXIT_USAGE

@@ -1,6 +1,8 @@
 """The command line in process: output, errors and exit codes that need no database."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -163,3 +165,17 @@ def test_every_mistake_of_every_scenario_file_is_said(call, flows):
     assert code == 2
     assert "bad.scenario.yaml:2" in err
     assert "nowhere.yaml" in err
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure(flows):
+    lines = "".join(f"  - {{ref: s{number}, type: transform}}\n" for number in range(9_000))
+    (flows / "wide.yaml").write_text(f"name: wide\nsteps:\n{lines}")
+    code = "from ductor.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "graph", "wide.yaml"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "wide\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
