@@ -12,19 +12,25 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 
+from ductor.journal.events import Message
 from ductor.journal.postgres import ConnectionSettings, PostgresStore, migrate
 from ductor.journal.store import (
     Appended,
     AttemptRow,
+    BusEvent,
     Conflict,
     Control,
+    EventWait,
     FeedPosition,
     HeadUpdate,
+    InboxItem,
     Payload,
     PublishedDefinition,
     Refused,
     RunFilter,
+    SentMessage,
     StartKeyTaken,
+    StartTrigger,
     TimerUpdate,
 )
 from tests.journal.postgres.commits import answered, start, started_runs, tick
@@ -69,8 +75,29 @@ async def use_everything(one: PostgresStore, other: PostgresStore) -> None:
     assert receipt.verdict == "accepted"
     await one.append_attempt(AttemptRow(run_id=runs[0], node="n", generation=1, outcome="succeeded"))
     assert await one.publish(PublishedDefinition(tenant="t", name="n", version="1", manifest_hash="m", manifest=b"{}"))
+    await use_what_waits(one, other, runs)
     assert len(await other.heads(RunFilter(limit=100))) == 21
-    assert len(await one.feed(FeedPosition(), 1_000)) == 20 * 7 + 2
+    assert len(await one.feed(FeedPosition(), 1_000)) == 20 * 7 + 3
+
+
+async def use_what_waits(one: PostgresStore, other: PostgresStore, runs: list[str]) -> None:
+    """Messages, the bus, the inbox and triggers."""
+    event = BusEvent(tenant="acme", event_id="e", name="shipped")
+    parts: dict[str, Any] = {
+        "waits": (EventWait(node="n", index=0, name="shipped", since_us=1),),
+        "inbox": (InboxItem(node="n", kind="approval", title="?", people=("ann",)),),
+        "sent": (SentMessage(runs[3], Message(id="m", kind="signal")),),
+    }
+    assert await answered(one, tick(runs[2], 8, **parts)) == [Appended(8)]
+    assert (await other.publish_event(event)).verdict == "accepted"
+    (wait,) = await other.waits_for_event("acme", "shipped", [("", "")], after=None, limit=10)
+    assert list(await other.deliver_event(event, [wait.run_id])) == [runs[2]]
+    inputs = await asyncio.gather(*(one.inputs(run_id) for run_id in runs[2:4]))
+    assert [message.id for each in inputs if each is not None for message in each.messages] == ["event:e", "m"]
+    assert [entry.run_id for entry in await other.inbox(tenant="acme", person="ann")] == [runs[2]]
+    trigger = StartTrigger(tenant="acme", definition="order", manifest_hash="m", index=0, next_at_us=1)
+    await one.replace_triggers("acme", "order", [trigger])
+    assert await other.advance_schedule(trigger, 2)
 
 
 async def test_two_hosts_through_a_pooler(pooled: ConnectionSettings) -> None:
