@@ -207,10 +207,10 @@ class Engine:
         self.spawn(self._store_result(result))
 
     def sent_with(self, commit: Commit) -> None:
-        """Events, signals and waits of a commit are durable: bring them to whom they concern."""
+        """Events, signals, waits and digests of a commit are durable: bring them to whom they concern."""
         for sent in commit.sent:
             self.wake(sent.run_id, reissues=False)
-        if commit.published or commit.waits:
+        if commit.published or commit.waits or commit.digests:
             self.bus_work(commit)
 
     def save_snapshot(self, snapshot: Snapshot) -> None:

@@ -20,6 +20,7 @@ import msgspec
 
 from ductor.actors.bus import EventBus
 from ductor.actors.client import Client
+from ductor.actors.digests import Digests
 from ductor.actors.engine import Engine, EngineOptions
 from ductor.actors.errors import HostStoppedError
 from ductor.actors.start import DEFAULT_TENANT
@@ -111,6 +112,7 @@ class EngineHost(Client):
         self.bus = EventBus(store, TriggerStarter(store, self), lambda _run_id: None)
         self._engine: Engine | None = None
         self._sweeper: Sweeper | None = None
+        self._digests: Digests | None = None
         self._cached: dict[tuple[str, str, str | None, str | None], tuple[int, PublishedDefinition]] = {}
 
     @property
@@ -136,22 +138,28 @@ class EngineHost(Client):
         now_us = self.clock.now_us()
         record = HostRecord(host_id=self.host_id, started_at_us=now_us, heartbeat_at_us=now_us)
         triggers = TriggerStarter(self.store, self)
-        self.bus = EventBus(self.store, triggers, lambda run_id: engine.wake(run_id, reissues=False))
+
+        def wake(run_id: str) -> None:
+            engine.wake(run_id, reissues=False)
+
+        self.bus = EventBus(self.store, triggers, wake)
+        digests = Digests(self.store, self.clock, wake=wake, spawn=engine.spawn)
         sweeper = Sweeper(engine, record, sweep_ms=self.options.sweep_ms, heartbeat_ms=self.options.heartbeat_ms)
-        sweeper.also = (self._sweep_bus, triggers.fire_schedules)
-        self._engine, self._sweeper = engine, sweeper
+        sweeper.also = (self._sweep_bus, triggers.fire_schedules, digests.sweep)
+        self._engine, self._sweeper, self._digests = engine, sweeper, digests
         engine.bus_work = self._bus_work
         await self._bury_dead_neighbours()
         await sweeper.start()
 
     async def stop_host(self) -> None:
         """Drain and leave. Nothing happens when the host does not run."""
-        engine, sweeper = self._engine, self._sweeper
-        if engine is None or sweeper is None:
+        engine, sweeper, digests = self._engine, self._sweeper, self._digests
+        if engine is None or sweeper is None or digests is None:
             return
         await sweeper.stop()
+        digests.stop()
         await engine.close(self.options.drain_ms)
-        self._engine = self._sweeper = None
+        self._engine = self._sweeper = self._digests = None
         await sweeper.leave()
 
     async def __aenter__(self) -> Self:
@@ -247,8 +255,11 @@ class EngineHost(Client):
             self._engine.message_stored(run_id, message, payload)
 
     def _bus_work(self, commit: Commit) -> None:
-        """A commit has put events on the bus, or new waits: both sides look for each other."""
-        self.engine.spawn(self._match_and_scan(commit))
+        """A commit has put events on the bus, or new waits: both sides look for each other. Digests go to windows."""
+        if commit.digests and self._digests is not None:
+            self._digests.parked(commit.run_id)
+        if commit.published or commit.waits:
+            self.engine.spawn(self._match_and_scan(commit))
 
     async def _match_and_scan(self, commit: Commit) -> None:
         try:

@@ -5,6 +5,7 @@ from typing import Final
 from ductor.actors.steps.approval import ApprovalBehaviour
 from ductor.actors.steps.behaviour import Behaviour
 from ductor.actors.steps.conditional import ConditionalBehaviour
+from ductor.actors.steps.digest import DigestBehaviour
 from ductor.actors.steps.event_set import EventSetBehaviour
 from ductor.actors.steps.human_loop import HumanLoopBehaviour
 from ductor.actors.steps.interaction import InteractionBehaviour
@@ -20,6 +21,7 @@ BEHAVIOURS: Final[dict[str, Behaviour]] = {
     "human_loop": HumanLoopBehaviour(),
     "interaction": InteractionBehaviour(),
     "event_set": EventSetBehaviour(),
+    "digest": DigestBehaviour(),
     "transform": TransformBehaviour(),
     "conditional": ConditionalBehaviour(),
     "rule": RuleBehaviour(),
