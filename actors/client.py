@@ -9,6 +9,7 @@ import difflib
 import uuid
 from collections.abc import Sequence
 
+from ductor.actors.bulk_controls import BulkRequests
 from ductor.actors.errors import (
     ControlRefusedError,
     DefinitionNotFoundError,
@@ -17,10 +18,12 @@ from ductor.actors.errors import (
     UnsupportedDefinitionError,
     WaitTimeoutError,
 )
+from ductor.actors.explain import Explanation, explain
 from ductor.actors.messaging import Messaging
 from ductor.actors.publication import places_of, publication
 from ductor.actors.start import DEFAULT_TENANT, checked_key, checked_run_id, first_event
 from ductor.actors.steps import RUNNABLE_TYPES
+from ductor.actors.sweeper import HOST_ALIVE_MS
 from ductor.actors.triggers import triggers_of
 from ductor.actors.views import HistoryRow, RunOutcome, RunView, Started, outcome_of, run_view
 from ductor.definitions.compile import Compiled
@@ -43,6 +46,7 @@ from ductor.journal.store import (
     ControlReceipt,
     Head,
     HeadStart,
+    LoadedRun,
     Payload,
     PublishedDefinition,
     Refused,
@@ -55,7 +59,7 @@ POLL_S = 0.1
 """How often a client that hosts nothing looks whether a run has ended."""
 
 
-class Client(Messaging):
+class Client(Messaging, BulkRequests):
     """See the module's docstring. All methods raise StoreUnavailableError when the database can't be reached."""
 
     def __init__(self, store: Store, *, clock: Clock, ids: Ids, functions: FunctionLibrary | None = None) -> None:
@@ -112,13 +116,19 @@ class Client(Messaging):
 
     async def view(self, run_id: str, *, tenant: str | None = None) -> RunView:
         """A run as its journal tells. Raises RunNotFoundError."""
-        loaded = await self.store.load(checked_run_id(run_id))
-        if loaded is None or (tenant is not None and loaded.head.tenant != tenant):
-            raise RunNotFoundError(run_id)
-        record = await self.store.manifest(loaded.head.manifest_hash)
-        if record is None:
-            raise ManifestMissingError(loaded.head.manifest_hash)
+        loaded, record = await self._run_and_manifest(run_id, tenant)
         return run_view(loaded.head, loaded_state(loaded), decode_manifest(record.manifest))
+
+    async def explain(self, run_id: str, *, tenant: str | None = None) -> Explanation:
+        """Why a run does not move, or why it ended as it did. Raises RunNotFoundError."""
+        loaded, record = await self._run_and_manifest(run_id, tenant)
+        return explain(
+            loaded_state(loaded),
+            self._program(record),
+            hosts=await self.store.hosts(alive_within_ms=HOST_ALIVE_MS),
+            now_us=await self.store.now_us(),
+            set_aside=self._why_set_aside(loaded.head.run_id),
+        )
 
     async def history(self, run_id: str, *, after_version: int = 0, limit: int = 1_000) -> list[HistoryRow]:
         """Rows of a run's journal, in order. Raises RunNotFoundError."""
@@ -241,7 +251,20 @@ class Client(Messaging):
         self, name: str, *, tenant: str, version: str | None, manifest_hash: str | None
     ) -> Program:
         record = await self._definition(name, tenant=tenant, version=version, manifest_hash=manifest_hash)
+        return self._program(record)
+
+    def _program(self, record: PublishedDefinition) -> Program:
         return load_program(decode_manifest(record.manifest), places=places_of(record), functions=self.functions)
+
+    async def _run_and_manifest(self, run_id: str, tenant: str | None) -> tuple[LoadedRun, PublishedDefinition]:
+        """Raises RunNotFoundError, ManifestMissingError."""
+        loaded = await self.store.load(checked_run_id(run_id))
+        if loaded is None or (tenant is not None and loaded.head.tenant != tenant):
+            raise RunNotFoundError(run_id)
+        record = await self.store.manifest(loaded.head.manifest_hash)
+        if record is None:
+            raise ManifestMissingError(loaded.head.manifest_hash)
+        return loaded, record
 
     async def _definition(
         self, name: str, *, tenant: str, version: str | None, manifest_hash: str | None
@@ -254,6 +277,10 @@ class Client(Messaging):
                 tenant, name, version=version, manifest_hash=manifest_hash, nearest=nearest[0] if nearest else ""
             )
         return record
+
+    def _why_set_aside(self, run_id: str) -> str | None:  # noqa: ARG002 - a host's does
+        """Why this host leaves a run alone."""
+        return None
 
     def _requested(self, run_id: str) -> None:
         """A control was stored: a host that has the run acts at once, others find it by their sweeper."""

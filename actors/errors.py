@@ -266,6 +266,23 @@ class ControlRefusedError(ActorError):
         super().__init__(f"run {run_id}: {kind} refused: {reason}")
 
 
+class BulkControlRefusedError(ActorError):
+    """A bulk control was not accepted, because too many of the tenant are under way. Nothing was stored.
+
+    Attributes:
+        tenant, kind: the request.
+        limit: bulk controls of a tenant that may be unfinished.
+    """
+
+    code = "bulk_control_refused"
+
+    def __init__(self, tenant: str, kind: str, limit: int) -> None:
+        self.tenant, self.kind, self.limit = tenant, kind, limit
+        super().__init__(
+            f"tenant {tenant!r}: {kind} of many runs refused: {limit} bulk controls are not finished; ask again later"
+        )
+
+
 class MessageRefusedError(ActorError):
     """A message to a run was not accepted. Nothing was stored.
 

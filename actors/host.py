@@ -18,6 +18,7 @@ from typing import Self
 
 import msgspec
 
+from ductor.actors.bulk_controls import BulkCarrier
 from ductor.actors.bus import EventBus
 from ductor.actors.client import Client
 from ductor.actors.digests import Digests
@@ -145,7 +146,8 @@ class EngineHost(Client):
         self.bus = EventBus(self.store, triggers, wake)
         digests = Digests(self.store, self.clock, wake=wake, spawn=engine.spawn)
         sweeper = Sweeper(engine, record, sweep_ms=self.options.sweep_ms, heartbeat_ms=self.options.heartbeat_ms)
-        sweeper.also = (self._sweep_bus, triggers.fire_schedules, digests.sweep)
+        bulk = BulkCarrier(self.store, wake)
+        sweeper.also = (self._sweep_bus, triggers.fire_schedules, digests.sweep, bulk.sweep)
         self._engine, self._sweeper, self._digests = engine, sweeper, digests
         engine.bus_work = self._bus_work
         await self._bury_dead_neighbours()
@@ -272,6 +274,10 @@ class EngineHost(Client):
 
     async def _sweep_bus(self, now_us: int) -> None:
         await self.bus.sweep(now_us)
+
+    def _why_set_aside(self, run_id: str) -> str | None:
+        error = self._engine.set_aside_runs.get(run_id) if self._engine is not None else None
+        return None if error is None else str(error)
 
     def _requested(self, run_id: str) -> None:
         if self._engine is not None:
