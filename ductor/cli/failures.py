@@ -32,6 +32,7 @@ EXIT_BY_CODE: Final = {
     "definition_not_found": EXIT_NOT_FOUND,
     "wait_timeout": EXIT_WAIT_TIMEOUT,
     "control_refused": EXIT_CONFLICT,
+    "bulk_control_refused": EXIT_CONFLICT,
     "message_refused": EXIT_CONFLICT,
     "overloaded": EXIT_CONFLICT,
 }

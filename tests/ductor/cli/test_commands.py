@@ -1,5 +1,6 @@
 """The command line in process: output, errors and exit codes that need no database."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -84,6 +85,8 @@ def test_each_error_has_its_exit_code():
     def subclasses(kind: type[DuctorError]) -> list[type[DuctorError]]:
         return [kind, *(deeper for one in kind.__subclasses__() for deeper in subclasses(one))]
 
+    for module in ("ductor.actors.errors", "ductor.journal.errors", "ductor.errors"):
+        importlib.import_module(module)
     known = {one.code for one in subclasses(DuctorError)}
     assert set(EXIT_BY_CODE) <= known
     assert exit_code_of(ValueError("unknown")) == 2
