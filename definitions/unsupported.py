@@ -15,10 +15,10 @@ from ductor.definitions.errors import Place, Problem
 from ductor.definitions.policies import Part
 from ductor.definitions.steps import AnyStep
 
-STEP_PARTS: Final = ("compensate", "lease", "emit", "signal")
+STEP_PARTS: Final = ("compensate", "lease")
 """Fields of steps without behaviour; a step that leaves them at their default does not use them."""
 
-DEFINITION_PARTS: Final = ("triggers", "on", "repeat", "lease", "continue_as_new_after")
+DEFINITION_PARTS: Final = ("repeat", "lease", "continue_as_new_after")
 """Fields of definitions without behaviour."""
 
 DEFER_TYPES: Final = frozenset({"task", "transform"})
