@@ -1,0 +1,1 @@
+"""Deterministic simulation: the real engine on a seeded scheduler, a faulty store and virtual time."""

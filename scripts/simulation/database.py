@@ -1,0 +1,157 @@
+"""The one database of a campaign: the memory store, seen as PostgreSQL would be, and watched from inside.
+
+What the memory store does not do by itself:
+- *Places are taken before rows can be seen.* A sequence gives a message its place when it is inserted, and others see
+  it when its transaction commits; a later place may be seen first. `reserve` takes a place, `late` fills it.
+- *Every row is shown to a watcher* at the moment it becomes durable, with the database's time.
+"""
+
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, TypeVar
+
+from ductor.journal.clock import Clock
+from ductor.journal.events import Message
+from ductor.journal.memory import MemoryStore
+from ductor.journal.store import Appended, Commit, CommitAnswer, Conflict
+
+T = TypeVar("T")
+
+
+class Place:
+    """A place in the order of messages and events, taken at a time."""
+
+    def __init__(self, position: int, at_us: int) -> None:
+        self.position, self.at_us = position, at_us
+
+
+class _Places:
+    """Gives out places in order, or the one that is being filled."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+        self.filling: Place | None = None
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        if self.filling is not None:
+            return self.filling.position
+        return next(self._numbers)
+
+
+class DatabaseClock:
+    """The database's clock, which is right by definition; while a late row is filled in, the time it began."""
+
+    def __init__(self, clock: Clock, places: _Places) -> None:
+        self._clock, self._places = clock, places
+
+    def now_us(self) -> int:
+        """Microseconds since the epoch."""
+        filling = self._places.filling
+        return self._clock.now_us() if filling is None else filling.at_us
+
+
+class SimulatedDatabase(MemoryStore):
+    """See the module's docstring.
+
+    Attributes:
+        watch: told of every commit that wrote a row.
+        conflicts, resolved: version checks lost; commits that were sent again and found written already.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._places = _Places()
+        super().__init__(DatabaseClock(clock, self._places))
+        self._message_positions = self._event_positions = self._places  # type: ignore[assignment]
+        self._is_open = True
+        self.watch: Callable[[Commit], None] = lambda _commit: None
+        self.conflicts = 0
+        self.resolved = 0
+
+    def judge(self, commit: Commit) -> CommitAnswer:
+        """Write a commit, or say why not."""
+        self._batches += 1
+        before = self.version(commit.run_id)
+        answer = self._write(commit)
+        if isinstance(answer, Conflict):
+            self.conflicts += 1
+        elif isinstance(answer, Appended) and commit.version:
+            if self.version(commit.run_id) > before:
+                self.watch(commit)
+            else:
+                self.resolved += 1
+        return answer
+
+    def call(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Carry out a read or a write at once, as one statement."""
+        return at_once(getattr(self, name)(*arguments, **named))
+
+    def version(self, run_id: str) -> int:
+        """The newest version of a run; 0 where there is none."""
+        run = self._runs.get(run_id)
+        return 0 if run is None else run.version
+
+    def reserve(self) -> Place:
+        """Take a place for a row that is seen later."""
+        return Place(next(self._places), self._clock.now_us())
+
+    @contextmanager
+    def late(self, place: Place) -> Iterator[None]:
+        """What is written in this block has the place and the time that were taken before."""
+        self._places.filling = place
+        try:
+            yield
+        finally:
+            self._places.filling = None
+
+    def run_ids(self) -> list[str]:
+        """All runs, in order of id."""
+        return list(self._run_ids.ascending())
+
+    def receipts(self, run_id: str) -> dict[str, str]:
+        """What became of each message of a run, by its id."""
+        messages = self._messages.get(run_id)
+        return {} if messages is None else {key: one.disposition for key, one in messages.receipts.items()}
+
+    def dispositions(self, run_id: str) -> dict[str, str]:
+        """What became of each request to a run, by its id."""
+        run = self._runs[run_id]
+        found = {request_id: run.read_control(request_id) for request_id in run.controls}
+        return {request_id: control.disposition for request_id, control in found.items() if control is not None}
+
+    def due_at_us(self, run_id: str) -> int | None:
+        """The stored timer of a run."""
+        return self._runs[run_id].due_at_us
+
+    def waits(self, run_id: str) -> set[tuple[str, int]]:
+        """Node and index of the waits that are filed for a run."""
+        return {(node, index) for run, node, index in self._waits if run == run_id}
+
+    def inbox_nodes(self, run_id: str) -> set[str]:
+        """The nodes of a run that the inbox lists."""
+        return {node for run, node in self._inbox if run == run_id}
+
+    def unmatched(self) -> list[str]:
+        """Events that nobody has finished matching."""
+        return [event_id for _, event_id in self._unmatched]
+
+    def has_event(self, tenant: str, event_id: str) -> bool:
+        """Whether the tenant's bus keeps this event."""
+        return (tenant, event_id) in self._events
+
+    def _waiting_messages(self, run_id: str) -> tuple[Message, ...]:
+        return tuple(sorted(super()._waiting_messages(run_id), key=lambda message: message.position))
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never waits to its end."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    work.close()
+    raise AssertionError("the memory store waited for something")

@@ -1,0 +1,122 @@
+"""Plans from seeds."""
+
+from typing import Final
+
+from scripts.simulation.chance import Chance
+from scripts.simulation.definitions import random_definition
+from scripts.simulation.plan import (
+    ACTION_KINDS,
+    EVENTS,
+    FAULT_KINDS,
+    HANDLER_FAULTS,
+    PEOPLE,
+    SIGNALS,
+    TENANTS,
+    Action,
+    Fault,
+    FaultKind,
+    HostLimits,
+    Plan,
+    Start,
+)
+
+MAX_DEFINITIONS: Final = 3
+MAX_STARTS: Final = 8
+MAX_ACTIONS: Final = 40
+MAX_FAULTS: Final = 14
+
+WINDOWS: Final = frozenset({
+    "slow_commits", "slow_calls", "lost_commits", "lost_answers", "cut_calls", "late_rows",
+    "lost_wakeups", "doubled_wakeups", "delayed_wakeups",
+})  # fmt: skip
+"""Faults that last, and strike now and then while they do."""
+
+
+def plan_of(seed: int) -> Plan:
+    """The plan of a seed."""
+    chance = Chance(seed, "plan")
+    hosts = HostLimits(
+        count=chance.whole(1, 3),
+        concurrency=chance.one_of((1, 3, 8, 50)),
+        max_hot_runs=chance.one_of((1, 4, 100)),
+        idle_ms=chance.one_of((500, 5_000, 30_000)),
+        sweep_ms=chance.one_of((500, 1_000, 2_000)),
+    )
+    faulty_ms = chance.one_of((6_000, 20_000, 50_000))
+    definitions = tuple(
+        random_definition(Chance(seed, "definition", number), f"flow-{number}")
+        for number in range(chance.whole(1, MAX_DEFINITIONS))
+    )
+    starts = tuple(
+        _start(Chance(seed, "start", number), number, len(definitions), hosts.count, faulty_ms)
+        for number in range(chance.whole(1, MAX_STARTS))
+    )
+    actions = tuple(
+        _action(Chance(seed, "action", number), number, len(starts), hosts.count, faulty_ms)
+        for number in range(chance.whole(0, MAX_ACTIONS))
+    )
+    faults = tuple(
+        _fault(Chance(seed, "fault", number), hosts.count, faulty_ms) for number in range(chance.whole(0, MAX_FAULTS))
+    )
+    is_calm = chance.happens(0.2)
+    count = 0 if is_calm else chance.whole(2, len(HANDLER_FAULTS))
+    return Plan(
+        seed=seed,
+        hosts=hosts,
+        quiet_at_ms=faulty_ms + 1_000,
+        definitions=definitions,
+        starts=starts,
+        actions=actions,
+        faults=() if is_calm else tuple(sorted(faults, key=lambda fault: fault.at_ms)),
+        handler_faults=tuple(sorted(chance.some_of(HANDLER_FAULTS, count))),
+    )
+
+
+def _start(chance: Chance, number: int, definitions: int, hosts: int, faulty_ms: int) -> Start:
+    return Start(
+        at_ms=chance.whole(0, faulty_ms // 2),
+        definition=chance.whole(0, definitions - 1),
+        tenant=chance.one_of(TENANTS),
+        trigger={"id": number % 4},
+        key=f"key-{number}" if chance.happens(0.8) else None,
+        via=chance.whole(0, hosts),
+        times=chance.one_of((1, 1, 2)),
+    )
+
+
+def _action(chance: Chance, number: int, starts: int, hosts: int, faulty_ms: int) -> Action:
+    kind = chance.one_of((*ACTION_KINDS, "signal", "signal", "event", "event", "vote", "case", "reply"))
+    names = {"signal": SIGNALS, "event": EVENTS, "vote": ("approved", "approved", "rejected")}
+    run = chance.whole(0, starts - 1)
+    return Action(
+        kind=kind,
+        at_ms=chance.whole(0, faulty_ms),
+        run=run,
+        request_id=f"request-{number}",
+        via=chance.whole(0, hosts),
+        times=chance.one_of((1, 1, 2, 3)),
+        name=chance.one_of(names[kind]) if kind in names else "go",
+        by=chance.one_of(PEOPLE),
+        payload={"id": run % 4, "n": chance.whole(0, 2), "text": "x" * chance.one_of((0, 0, 0, 40_000))},
+    )
+
+
+def _fault(chance: Chance, hosts: int, faulty_ms: int) -> Fault:
+    kind: FaultKind = chance.one_of(FAULT_KINDS)
+    at_ms = chance.whole(0, faulty_ms - 1)
+    left_ms = faulty_ms - at_ms
+    host = chance.whole(1, hosts)
+    if kind in WINDOWS:
+        for_ms = min(left_ms, chance.one_of((500, 3_000, 15_000)))
+        return Fault(kind=kind, at_ms=at_ms, for_ms=for_ms, host=chance.one_of((0, host)), rate=chance.real(0.05, 0.6))
+    if kind == "database_away":
+        return Fault(kind=kind, at_ms=at_ms, for_ms=min(left_ms, chance.one_of((300, 2_000, 8_000))))
+    if kind == "freeze":
+        return Fault(kind=kind, at_ms=at_ms, for_ms=min(left_ms, chance.one_of((50, 1_500, 8_000, 30_000))), host=host)
+    if kind == "wall_clock_jump":
+        amount = chance.one_of((-3_600_000, -7_000, -900, 700, 5_000, 3_600_000))
+        return Fault(kind=kind, at_ms=at_ms, host=host, amount=amount)
+    if kind == "clock_standstill":
+        return Fault(kind=kind, at_ms=at_ms, host=host, amount=chance.one_of((300, 4_000)))
+    down_ms = min(left_ms, chance.one_of((0, 400, 3_000, 30_000)))
+    return Fault(kind=kind, at_ms=at_ms, for_ms=down_ms, host=host, amount=chance.whole(0, 400))
