@@ -57,8 +57,8 @@ MAX_DEFINITIONS_CACHED = 1_000
 REMOTE_POLL_S = 1.0
 """Who waits on this host for a run that may end on another one looks in the database so often."""
 
-ALONE_POLL_S = 10.0
-"""Who waits on a host without neighbours asks so often whether that has changed."""
+ALONE_POLL_S = 60.0
+"""So often where there are no other hosts, which is a safety net and no more."""
 
 
 _log = logging.getLogger(__name__)
@@ -237,15 +237,17 @@ class EngineHost(Client):
         engine, sweeper = self.engine, self._sweeper
         waiter = engine.waiter(run_id)
         try:
-            looks = run_id not in engine.directory  # a run that is hot here tells its end by itself
-            while True:
-                outcome = await self.ended(run_id) if looks else None
+            actor = engine.directory.get(run_id)
+            if actor is None or not actor.is_carrying_on:  # else it will tell the end by itself
+                outcome = await self.ended(run_id)
                 if outcome is not None:
                     return outcome
-                looks = sweeper is not None and sweeper.has_neighbours
-                await asyncio.wait((waiter,), timeout=REMOTE_POLL_S if looks else ALONE_POLL_S)
-                if waiter.done():
-                    return waiter.result()
+            while True:
+                is_alone = sweeper is None or not sweeper.has_neighbours
+                await asyncio.wait((waiter,), timeout=ALONE_POLL_S if is_alone else REMOTE_POLL_S)
+                outcome = waiter.result() if waiter.done() else await self.ended(run_id)
+                if outcome is not None:
+                    return outcome
         finally:
             engine.forget_waiter(run_id, waiter)
 
