@@ -22,6 +22,7 @@ EXIT_NOT_FOUND: Final = 3
 EXIT_WAIT_TIMEOUT: Final = 4
 EXIT_CONFLICT: Final = 5
 EXIT_INTERRUPTED: Final = 130
+EXIT_TERMINATED: Final = 143
 
 EXIT_BY_CODE: Final = {
     "run_unsuccessful": EXIT_FAILED,

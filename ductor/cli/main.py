@@ -4,13 +4,14 @@ Commands are named here and imported when they are called, so that `ductor --hel
 """
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
 
 from cyclopts import App, CycloptsError
 
-from ductor.cli.failures import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, report_failure
+from ductor.cli.failures import EXIT_INTERRUPTED, EXIT_OK, EXIT_TERMINATED, EXIT_USAGE, report_failure
 from ductor.definitions.errors import DuctorError
 
 COMMANDS: Final = {
@@ -77,6 +78,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """The console script."""
+    # as an interruption from the keyboard does: what the command holds is let go, an embedded server above all
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(EXIT_TERMINATED))
     sys.exit(run(sys.argv[1:]))
 
 

@@ -217,6 +217,21 @@ def test_without_an_address_the_folder_has_a_server_of_its_own(call: Call, folde
     assert not (folder / ".ductor" / "postgres" / "data" / "postmaster.pid").exists()
 
 
+def test_a_command_that_is_told_to_stop_lets_its_server_go(folder: Path, environment: dict[str, str]):
+    folder_only = {**environment, "DUCTOR_DATABASE": ""}
+    subprocess.run([*COMMAND, "publish", "."], cwd=folder, env=folder_only, check=True, capture_output=True)
+    waiting = [*COMMAND, "start", "order", "--input", '{"order_id": "o-1"}', "--wait"]
+    with subprocess.Popen(waiting, cwd=folder, env=folder_only, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "goes on" in line:
+                break
+        process.terminate()
+        process.stderr.read()
+    assert process.returncode == 143
+    assert not (folder / ".ductor" / "postgres" / "data" / "postmaster.pid").exists()
+
+
 def test_a_database_that_is_away(call: Call):
     away = call("runs", "--database", "postgresql://postgres@127.0.0.1:1/nothing", "-o", "json")
     assert away.returncode == 2
