@@ -28,6 +28,9 @@ from ductor.definitions.variables import (
     field_variables,
 )
 
+HANDLERS = "@on"
+"""Stands for the handlers of the definition's `on` where a step is named."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChoiceGroup:
@@ -111,6 +114,7 @@ class Program:
         output: of the run; None means the outputs of the succeeded steps among `default_outputs`, by ref.
         default_outputs: the steps without outgoing edges.
         trigger: what a trigger must fit.
+        patched_by: by context key, the steps whose effects replace it, and `@on` for handlers.
     """
 
     manifest: CompiledManifest
@@ -123,6 +127,7 @@ class Program:
     search_attributes: Template | None
     trigger: TriggerSchema
     handlers: tuple[ProgramHandler, ...]
+    patched_by: Mapping[str, tuple[str, ...]]
 
 
 def load_program(
@@ -177,6 +182,7 @@ class _Loader:
             ),
             trigger=TriggerSchema(manifest),
             handlers=tuple(self._handler(index, handler) for index, handler in enumerate(manifest.on)),
+            patched_by=_patched_by(manifest),
         )
 
     def _node(self, step: AnyStep, position: int, *, is_defer: bool = False) -> ProgramNode:
@@ -265,6 +271,15 @@ class _Loader:
 
     def _place(self, key: str) -> Place:
         return self._places.get(key) or Place(path=key)
+
+
+def _patched_by(manifest: CompiledManifest) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    sources = [(step.ref, step.effects) for step in (*manifest.steps, *manifest.defer)]
+    for ref, effects in (*sources, *((HANDLERS, handler.effects) for handler in manifest.on)):
+        for key in effects:
+            found[key] = (*found.get(key, ()), ref)
+    return found
 
 
 def _plain_edges(

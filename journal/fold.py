@@ -38,7 +38,7 @@ from ductor.journal.events import (
     TickLimited,
     TimerFired,
 )
-from ductor.journal.state import ASKING, Closing, NodeState, RunState
+from ductor.journal.state import ADDRESSED, Closing, NodeState, RunState
 
 
 def fold_row(state: RunState, version: int, at_us: int, chain_hash: bytes, events: Iterable[AnyEvent]) -> None:
@@ -156,7 +156,7 @@ def _node_parked(state: RunState, event: NodeParked) -> None:
     for name in event.names:
         state.listeners.setdefault(name, {})[event.node] = None
     state.open_nodes[event.node] = None
-    state.asked_count += event.waiting in ASKING
+    state.asked_count += event.waiting in ADDRESSED
     if event.until_us is not None:
         state.timers.set(event.node, event.until_us, is_absolute=event.until_is_absolute)
 
@@ -171,7 +171,10 @@ def _message_taken(state: RunState, event: MessageTaken) -> None:
     message = state.inbox.pop(event.message_id, None)
     if message is not None:
         for ref in event.nodes:
-            state.node(ref).messages.append(message)
+            node = state.node(ref)
+            node.messages.append(message)
+            if ref in event.parts:
+                node.message_parts.append(event.parts[ref])
 
 
 def _event_emitted(state: RunState, event: EventEmitted) -> None:
@@ -202,6 +205,8 @@ def _run_reopened(state: RunState, event: RunReopened) -> None:
     state.reason = ""
     state.ended_at_us = 0
     state.reopened_count += 1
+    if event.timeout_at_us is not None:
+        state.timers.set(RUN_TIMEOUT_TIMER, event.timeout_at_us)
     for reset in event.nodes:
         old = state.node(reset.node)
         _leave(state, reset.node, old)
@@ -232,6 +237,7 @@ def _node_settled(state: RunState, event: NodeSettled) -> None:
         node.data_ref = None
     if node.messages:
         node.messages = []
+        node.message_parts = []
     if event.error is not None:
         node.error = event.error
     if event.output is not None or event.output_ref is not None:
@@ -254,7 +260,7 @@ def _leave(state: RunState, ref: str, node: NodeState) -> None:
         del state.open_nodes[ref]
     elif node.status == "waiting":
         state.timers.cancel(ref)
-        state.asked_count -= node.waiting in ASKING
+        state.asked_count -= node.waiting in ADDRESSED
         node.waiting = None
         node.until_us = None
         for name in node.names:

@@ -40,6 +40,9 @@ STALE_TIMERS_TOLERATED = 64
 ASKING: frozenset[str] = frozenset({"approval", "interaction"})
 """What nodes wait for that have asked somebody; messages name such a node."""
 
+ADDRESSED: frozenset[str] = ASKING | {"digest"}
+"""What nodes wait for to which messages are addressed by the node's name."""
+
 
 class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The state of one step in one run.
@@ -55,6 +58,7 @@ class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True):
         taken: where the settled node led.
         parked_at_us, names, data, data_ref, messages: of a parked node: since when, the names it hears, what people see
             of it, and the messages it has taken so far.
+        message_parts: of an event set: which of its events each of the messages is.
         next_input, next_input_ref: what a redrive wants the next round to run with.
     """
 
@@ -85,6 +89,7 @@ class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True):
     data: JsonValue = None
     data_ref: PayloadRef | None = None
     messages: list[Message] = msgspec.field(default_factory=list)
+    message_parts: list[tuple[int, ...]] = msgspec.field(default_factory=list)
     has_next_input: bool = False
     next_input: JsonValue = None
     next_input_ref: PayloadRef | None = None
@@ -92,7 +97,7 @@ class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True):
     @property
     def is_listening(self) -> bool:
         """Whether the node is parked for something that comes from outside."""
-        return self.status == "waiting" and (bool(self.names) or self.waiting in ASKING)
+        return self.status == "waiting" and (bool(self.names) or self.waiting in ADDRESSED)
 
 
 class Closing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,9 +1,10 @@
-"""What a step type does: four functions, one small module each type.
+"""What a step type does: six functions, one small module each type.
 
 `start` runs when the node becomes runnable, `on_result` when an attempt of it has finished, `on_timer` when its timer
-has come due. Cancelling needs nothing of the type: what is parked or in flight is withdrawn by the tick. Each function
-decides through `tick.emit` and the functions of `ductor.actors.tick.settle`; an ExpressionError or ValueRefusedError
-that leaves `start` fails the node without retry.
+has come due, `hears` and `on_message` when something has come from outside, `on_resume` when its run goes on after a
+pause. Cancelling needs nothing of the type: what is parked or in flight is withdrawn by the tick. Each function decides
+through `tick.emit` and the functions of `ductor.actors.tick.settle`; an ExpressionError or ValueRefusedError that
+leaves one of them fails the node without retry.
 """
 
 from typing import Protocol
@@ -30,25 +31,37 @@ class Behaviour(Protocol):
         """The node's timer has come due; it is parked still."""
         ...
 
-    def hears(self, tick: Tick, node: ProgramNode, message: Message, activation: StateActivation) -> bool:
-        """Whether an event, whose name the parked node listens for, is one that it waits for."""
+    def hears(
+        self, tick: Tick, node: ProgramNode, message: Message, activation: StateActivation
+    ) -> tuple[int, ...] | None:
+        """Whether an event, whose name the parked node listens for, is one that it waits for; None when it is not.
+        An event set says which of its events it is."""
         ...
 
     def on_message(self, tick: Tick, node: ProgramNode, message: Message) -> None:
         """The parked node has taken a message; it is the last of its state's `messages`."""
         ...
 
+    def on_resume(self, tick: Tick, node: ProgramNode) -> None:
+        """The run goes on after a pause; the node is parked still, its relative deadline has moved."""
+        ...
+
 
 class Unlistening:
     """Base of the types that hear nothing from outside."""
 
-    def hears(self, tick: Tick, node: ProgramNode, message: Message, activation: StateActivation) -> bool:
+    def hears(
+        self, tick: Tick, node: ProgramNode, message: Message, activation: StateActivation
+    ) -> tuple[int, ...] | None:
         """Never called: such a node is filed under no name."""
         raise AssertionError(f"step {node.ref} hears no events")
 
     def on_message(self, tick: Tick, node: ProgramNode, message: Message) -> None:
         """Never called: such a node takes no messages."""
         raise AssertionError(f"step {node.ref} takes no messages")
+
+    def on_resume(self, tick: Tick, node: ProgramNode) -> None:
+        """Nothing: a pause before a retry or a round has moved like all others."""
 
 
 class Parked:
@@ -58,17 +71,31 @@ class Parked:
         """Never called: such a node has no attempts."""
         raise AssertionError(f"step {node.ref} runs no attempts")
 
+    def on_resume(self, tick: Tick, node: ProgramNode) -> None:
+        """Nothing: its timeout has moved."""
+
 
 class ParkedForPeople(Parked):
     """Base of the types that wait for a person: messages name the node, events are not heard."""
 
-    def hears(self, tick: Tick, node: ProgramNode, message: Message, activation: StateActivation) -> bool:
+    def hears(
+        self, tick: Tick, node: ProgramNode, message: Message, activation: StateActivation
+    ) -> tuple[int, ...] | None:
         """Never called: such a node is filed under no name."""
         raise AssertionError(f"step {node.ref} hears no events")
 
     def on_timer(self, tick: Tick, node: ProgramNode) -> None:
         """Nobody did what was asked in time."""
         time_out(tick, node)
+
+    def on_resume(self, tick: Tick, node: ProgramNode) -> None:
+        """People see when the time is up."""
+        if tick.node_state(node).until_us is not None:
+            self.show_in_inbox(tick, node)
+
+    def show_in_inbox(self, tick: Tick, node: ProgramNode) -> None:
+        """Show the parked node in the inbox, as it stands."""
+        raise NotImplementedError
 
 
 class ComputedInTick(Unlistening):

@@ -1,19 +1,20 @@
 """`event_set`: parks until a set of events has arrived."""
 
 from ductor.actors.steps.behaviour import Parked
-from ductor.actors.tick.activation import EVENT_ID_PREFIX, StateActivation, message_value
-from ductor.actors.tick.parking import hear_event, park, time_out
+from ductor.actors.tick.activation import EVENT_ID_PREFIX, StateActivation
+from ductor.actors.tick.event_waits import hear_event
+from ductor.actors.tick.parking import park, time_out
 from ductor.actors.tick.settle import succeed
 from ductor.actors.tick.working import Tick
 from ductor.definitions.durations import format_timestamp_us
 from ductor.definitions.program import ProgramNode
-from ductor.definitions.steps.event_set import EventSetStep
+from ductor.definitions.steps.event_set import AwaitedEvent, EventSetStep
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.events import Message
 
 
 class EventSetBehaviour(Parked):
-    """Which of the awaited events a message is follows from its name and `match`, in the order of the definition."""
+    """Which of the awaited events a message is, is decided when it comes, and kept: `match` may see what changes."""
 
     def start(self, tick: Tick, node: ProgramNode) -> None:
         """Listen for all of them, and for the one that ends the collecting."""
@@ -27,21 +28,32 @@ class EventSetBehaviour(Parked):
             names[f"event:{step.until.event}"] = None
         park(tick, node, "event_set", names=tuple(names))
 
-    def hears(self, tick: Tick, node: ProgramNode, message: Message, activation: StateActivation) -> bool:
-        """Whether the event is one of the set, or ends it."""
+    def hears(
+        self, tick: Tick, node: ProgramNode, message: Message, activation: StateActivation
+    ) -> tuple[int, ...] | None:
+        """Which of the events of the set this one is; the number after the last is that of `until`."""
         if message.at_us < tick.node_state(node).parked_at_us:
-            return False
-        return bool(_aliases(node, message.name, activation)) or _ends(node, message.name, activation)
+            return None
+        step = _step(node)
+        places = [
+            index
+            for index, awaited in enumerate(step.events)
+            if awaited.name == message.name and _matches(node, f"events[{index}].match", activation)
+        ]
+        until = step.until
+        if until is not None and until.event == message.name and _matches(node, "until.match", activation):
+            places.append(len(step.events))
+        return tuple(places) or None
 
     def on_message(self, tick: Tick, node: ProgramNode, message: Message) -> None:
         """See whether the set is complete."""
-        if _ends(node, message.name, _activation(tick, message)) or _is_complete(tick, node):
-            _finish(tick, node, arrived_events(tick, node))
+        if len(_step(node).events) in tick.node_state(node).message_parts[-1] or _is_complete(tick, node):
+            _finish(tick, node)
 
     def on_timer(self, tick: Tick, node: ProgramNode) -> None:
         """With `until_timeout` that is the success, otherwise a timeout."""
         if _step(node).policy == "until_timeout":
-            _finish(tick, node, arrived_events(tick, node))
+            _finish(tick, node)
         else:
             time_out(tick, node)
 
@@ -51,49 +63,42 @@ def _step(node: ProgramNode) -> EventSetStep:
     return node.step
 
 
-def _activation(tick: Tick, message: Message) -> StateActivation:
-    return tick.activation.with_own({"event": message_value(tick.state, message)})
-
-
-def _aliases(node: ProgramNode, name: str, activation: StateActivation) -> list[str]:
-    found: list[str] = []
-    for index, awaited in enumerate(_step(node).events):
-        if awaited.name == name:
-            match = node.expressions.get(f"events[{index}].match")
-            if match is None or match.evaluate_boolean(activation):
-                found.append(awaited.alias or awaited.name)
-    return found
-
-
-def _ends(node: ProgramNode, name: str, activation: StateActivation) -> bool:
-    until = _step(node).until
-    if until is None or until.event != name:
-        return False
-    match = node.expressions.get("until.match")
+def _matches(node: ProgramNode, path: str, activation: StateActivation) -> bool:
+    match = node.expressions.get(path)
     return match is None or match.evaluate_boolean(activation)
 
 
 def arrived_events(tick: Tick, node: ProgramNode) -> list[JsonObject]:
     """What counts so far, in order of arrival."""
-    arrived: list[JsonObject] = []
-    for message in tick.node_state(node).messages:
-        arrived.extend(
-            {
-                "name": alias,
-                "payload": tick.state.value(message.payload, message.payload_ref),
-                "id": message.id.removeprefix(EVENT_ID_PREFIX),
-                "at": format_timestamp_us(message.at_us),
-            }
-            for alias in _aliases(node, message.name, _activation(tick, message))
-        )
-    return arrived
+    awaited, state = _step(node).events, tick.node_state(node)
+    return [
+        {
+            "name": _name(awaited[index]),
+            "payload": tick.state.value(message.payload, message.payload_ref),
+            "id": message.id.removeprefix(EVENT_ID_PREFIX),
+            "at": format_timestamp_us(message.at_us),
+        }
+        for message, parts in zip(state.messages, state.message_parts, strict=True)
+        for index in parts
+        if index < len(awaited)
+    ]
 
 
 def missing_names(tick: Tick, node: ProgramNode) -> list[str]:
     """What the output would call the awaited events of which none has arrived."""
-    arrived = {event["name"] for event in arrived_events(tick, node)}
-    names = dict.fromkeys(awaited.alias or awaited.name for awaited in _step(node).events)
+    arrived = _arrived_names(tick, node)
+    names = dict.fromkeys(_name(awaited) for awaited in _step(node).events)
     return [name for name in names if name not in arrived]
+
+
+def _name(awaited: AwaitedEvent) -> str:
+    return awaited.alias or awaited.name
+
+
+def _arrived_names(tick: Tick, node: ProgramNode) -> set[str]:
+    awaited = _step(node).events
+    indexes = {index for parts in tick.node_state(node).message_parts for index in parts if index < len(awaited)}
+    return {_name(awaited[index]) for index in indexes}
 
 
 def _is_complete(tick: Tick, node: ProgramNode) -> bool:
@@ -104,12 +109,10 @@ def _is_complete(tick: Tick, node: ProgramNode) -> bool:
         return len(tick.node_state(node).messages) >= (step.count or 0)
     if step.policy == "all_required":
         return not missing_names(tick, node)
-    names = {str(event["name"]) for event in arrived_events(tick, node)}
-    return step.policy == "quorum" and len(names) >= (step.quorum or 0)
+    return step.policy == "quorum" and len(_arrived_names(tick, node)) >= (step.quorum or 0)
 
 
-def _finish(tick: Tick, node: ProgramNode, arrived: list[JsonObject]) -> None:
-    events: list[JsonValue] = list(arrived)
-    output: JsonValue = {"events": events}
+def _finish(tick: Tick, node: ProgramNode) -> None:
+    output: JsonValue = {"events": list(arrived_events(tick, node))}
     inline, ref = tick.keep(output, f"output of step {node.ref}")
     succeed(tick, node, "success", output, inline=inline, ref=ref)

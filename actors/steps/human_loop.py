@@ -1,7 +1,7 @@
 """`human_loop`: opens a case for a person and parks until the case has the awaited status."""
 
 from ductor.actors.steps.behaviour import ParkedForPeople
-from ductor.actors.tick.parking import list_in_inbox, park
+from ductor.actors.tick.parking import check_people, is_person, list_in_inbox, park
 from ductor.actors.tick.settle import succeed
 from ductor.actors.tick.working import Tick
 from ductor.definitions.durations import format_timestamp_us
@@ -20,16 +20,25 @@ class HumanLoopBehaviour(ParkedForPeople):
 
     def start(self, tick: Tick, node: ProgramNode) -> None:
         """Open the case."""
-        title = node.templates["title"].render(tick.activation)
         assignee = node.templates["assignee"].render(tick.activation) if "assignee" in node.templates else None
+        if assignee is not None:
+            assignee = str(assignee)
+            check_people((assignee,), f"assignee of step {node.ref}")
         data: JsonValue = {
-            "title": title,
+            "title": node.templates["title"].render(tick.activation),
             "data": node.templates["data"].render(tick.activation),
             "assignee": assignee,
             "awaiting_status": _step(node).awaiting_status,
         }
         park(tick, node, "interaction", data=data)
-        list_in_inbox(tick, node, str(title), () if assignee is None else (str(assignee),))
+        self.show_in_inbox(tick, node)
+
+    def show_in_inbox(self, tick: Tick, node: ProgramNode) -> None:
+        """The assignee sees it, or everybody where there is none."""
+        case = case_of(tick, tick.node_state(node))
+        assignee = case["assignee"]
+        people = () if assignee is None else (str(assignee),)
+        list_in_inbox(tick, node, case["title"], people, status=str(case["status"]))
 
     def on_message(self, tick: Tick, node: ProgramNode, message: Message) -> None:
         """The case has changed."""
@@ -37,10 +46,8 @@ class HumanLoopBehaviour(ParkedForPeople):
         if case["status"] == _step(node).awaiting_status:
             inline, ref = tick.keep(case, f"output of step {node.ref}")
             succeed(tick, node, "success", case, inline=inline, ref=ref)
-            return
-        assignee = case["assignee"]
-        people = () if assignee is None else (str(assignee),)
-        list_in_inbox(tick, node, str(case["title"]), people, status=str(case["status"]))
+        else:
+            self.show_in_inbox(tick, node)
 
 
 def _step(node: ProgramNode) -> HumanLoopStep:
@@ -49,22 +56,30 @@ def _step(node: ProgramNode) -> HumanLoopStep:
 
 
 def case_of(tick: Tick, state: NodeState) -> JsonObject:
-    """The case as it stands: `{title, status, assignee, comments, history}`."""
+    """The case as it stands: `{title, status, assignee, comments, history}`. What is no text changes nothing."""
     data = tick.state.value(state.data, state.data_ref)
     assert isinstance(data, dict)
     case: JsonObject = {"title": data["title"], "status": OPEN, "assignee": data["assignee"]}
     comments: list[JsonValue] = []
     history: list[JsonValue] = []
     for message in state.messages:
-        payload = tick.state.value(message.payload, message.payload_ref)
-        if not isinstance(payload, dict):
+        change = _change(tick.state.value(message.payload, message.payload_ref))
+        if not change:
             continue
         entry: JsonObject = {"by": message.by, "at": format_timestamp_us(message.at_us)}
-        for field in ("status", "assignee"):
-            if payload.get(field) is not None:
-                case[field] = entry[field] = payload[field]
-        if payload.get("comment") is not None:
-            comments.append({**entry, "comment": payload["comment"]})
-            entry["comment"] = payload["comment"]
-        history.append(entry)
+        if "comment" in change:
+            comments.append({**entry, "comment": change["comment"]})
+        history.append({**entry, **change})
+        case.update((field, text) for field, text in change.items() if field != "comment")
     return {**case, "comments": comments, "history": history}
+
+
+def _change(payload: JsonValue) -> dict[str, str]:
+    """What a message changes."""
+    if not isinstance(payload, dict):
+        return {}
+    texts = ((field, payload.get(field)) for field in ("status", "assignee", "comment"))
+    change = {field: text for field, text in texts if isinstance(text, str)}
+    if "assignee" in change and not is_person(change["assignee"]):
+        del change["assignee"]
+    return change

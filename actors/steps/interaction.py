@@ -5,7 +5,7 @@ from functools import lru_cache
 import msgspec
 
 from ductor.actors.steps.behaviour import ParkedForPeople
-from ductor.actors.tick.parking import list_in_inbox, park
+from ductor.actors.tick.parking import check_people, list_in_inbox, park
 from ductor.actors.tick.settle import succeed
 from ductor.actors.tick.working import Tick
 from ductor.definitions.json_schema import Schema, show_path
@@ -21,17 +21,26 @@ class InteractionBehaviour(ParkedForPeople):
     def start(self, tick: Tick, node: ProgramNode) -> None:
         """Ask."""
         step = _step(node)
-        ask = node.templates["ask"].render(tick.activation)
         to = node.templates["to"].render(tick.activation) if "to" in node.templates else None
+        if to is not None:
+            to = str(to)
+            check_people((to,), f"`to` of step {node.ref}")
         data: JsonValue = {
-            "ask": ask,
+            "ask": node.templates["ask"].render(tick.activation),
             "of": step.of,
             "to": to,
             "data": node.templates["data"].render(tick.activation),
             "schema": step.schema,
         }
         park(tick, node, "interaction", data=data)
-        list_in_inbox(tick, node, str(ask), () if to is None else (str(to),))
+        self.show_in_inbox(tick, node)
+
+    def show_in_inbox(self, tick: Tick, node: ProgramNode) -> None:
+        """Who is asked sees it, or everybody where nobody is named."""
+        state = tick.node_state(node)
+        data = tick.state.value(state.data, state.data_ref)
+        assert isinstance(data, dict)
+        list_in_inbox(tick, node, data["ask"], () if data["to"] is None else (str(data["to"]),))
 
     def on_message(self, tick: Tick, node: ProgramNode, message: Message) -> None:
         """A reply came."""

@@ -2,9 +2,8 @@
 
 from ductor.actors.steps.behaviour import Unlistening
 from ductor.actors.tick.retry import retry_delay_ms
-from ductor.actors.tick.settle import expression_failure, fail, own_values, succeed
+from ductor.actors.tick.settle import fail, own_values, succeed
 from ductor.actors.tick.working import Tick
-from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.program import ProgramNode
 from ductor.definitions.steps.task import TaskStep
 from ductor.definitions.values import JsonValue
@@ -37,10 +36,7 @@ class TaskBehaviour(Unlistening):
         """The pause before a retry or before the next round is over."""
         state = tick.node_state(node)
         if state.waiting == "repeat":
-            try:
-                _dispatch_round(tick, node, iteration=state.iteration + 1)
-            except ExpressionError as error:
-                fail(tick, node, expression_failure(error))
+            _dispatch_round(tick, node, iteration=state.iteration + 1)
         else:
             _dispatch(tick, node, state.task, attempt=state.attempt + 1, iteration=state.iteration)
 
@@ -89,13 +85,8 @@ def _after_round(tick: Tick, node: ProgramNode, step: TaskStep, output: JsonValu
     repeat = step.repeat
     assert repeat is not None
     state = tick.node_state(node)
-    try:
-        is_done = node.expressions["repeat.until"].evaluate_boolean(
-            tick.activation.with_own(own_values(tick, node, output, None))
-        )
-    except ExpressionError as error:
-        fail(tick, node, expression_failure(error))
-        return
+    activation = tick.activation.with_own(own_values(tick, node, output, None))
+    is_done = node.expressions["repeat.until"].evaluate_boolean(activation)
     rounds = state.iteration + 1
     if is_done or (rounds >= repeat.max and repeat.on_max == "continue"):
         succeed(tick, node, "success", output)
@@ -105,10 +96,7 @@ def _after_round(tick: Tick, node: ProgramNode, step: TaskStep, output: JsonValu
     elif repeat.every_ms > 0:
         tick.emit(NodeParked(node=node.ref, waiting="repeat", until_us=tick.now_us + repeat.every_ms * 1_000))
     else:
-        try:
-            _dispatch_round(tick, node, iteration=rounds)
-        except ExpressionError as error:
-            fail(tick, node, expression_failure(error))
+        _dispatch_round(tick, node, iteration=rounds)
 
 
 def _after_failure(tick: Tick, node: ProgramNode, error: ErrorInfo) -> None:

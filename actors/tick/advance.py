@@ -1,7 +1,10 @@
 """Phase 1: apply attempt results. A result of another generation, or for a node that is not running, is superseded."""
 
 from ductor.actors.steps import BEHAVIOURS
+from ductor.actors.tick.settle import expression_failure, fail
 from ductor.actors.tick.working import Tick
+from ductor.definitions.expressions import ExpressionError
+from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import AttemptFinished
 
 
@@ -21,5 +24,8 @@ def advance(tick: Tick, results: list[AttemptFinished]) -> list[AttemptFinished]
             continue
         node = nodes[result.node]
         tick.emit(result)
-        BEHAVIOURS[node.step.type_name].on_result(tick, node, result)
+        try:
+            BEHAVIOURS[node.step.type_name].on_result(tick, node, result)
+        except (ExpressionError, ValueRefusedError) as error:
+            fail(tick, node, expression_failure(error))
     return superseded

@@ -15,7 +15,8 @@ import msgspec
 
 from ductor.actors.tick.advance import advance
 from ductor.actors.tick.controls import apply_control
-from ductor.actors.tick.messages import absorb, register_handlers
+from ductor.actors.tick.event_waits import hear_events_of_handlers
+from ductor.actors.tick.messages import absorb
 from ductor.actors.tick.payload import TickPayload
 from ductor.actors.tick.schedule import schedule
 from ductor.actors.tick.timers import fire_due_timers, fire_timer
@@ -33,6 +34,9 @@ from ductor.journal.events import (
 )
 from ductor.journal.state import RunState
 from ductor.journal.store import ControlDisposition, Payload
+
+MAX_INPUTS_PER_TICK = 256
+"""Messages absorbed and timers fired in one tick at most; the rest follow in the next one."""
 
 
 class TickInputs(msgspec.Struct, kw_only=True):
@@ -58,6 +62,8 @@ class TickInputs(msgspec.Struct, kw_only=True):
 
 def compute(program: Program, state: RunState, inputs: TickInputs, now_us: int) -> TickPayload:
     """Decide what follows from `inputs` at `now_us`. Time never runs backwards within a run."""
+    for message in inputs.messages:  # stored by the database's clock, which may be ahead of this host's
+        now_us = max(now_us, message.at_us)
     tick = Tick(program, state, max(now_us, state.at_us))
     for payload, value in inputs.payloads:
         tick.payloads.append(payload)
@@ -65,18 +71,18 @@ def compute(program: Program, state: RunState, inputs: TickInputs, now_us: int) 
     disposition: ControlDisposition | None = None
     if inputs.started is not None:
         tick.emit(inputs.started)
-        if program.handlers:
-            register_handlers(tick)
+        hear_events_of_handlers(tick)
     if inputs.control is not None:
         refusal = apply_control(tick, inputs.control)
         disposition = ControlDisposition(inputs.control.request_id, "refused" if refusal else "applied", refusal)
     superseded: list[AttemptFinished] = []
     deferred: list[AttemptFinished] = []
+    unread: list[Message] = []
     if state.paused_at_us is not None:
-        deferred = inputs.results
+        deferred, unread = inputs.results, inputs.messages
     else:
         superseded = advance(tick, inputs.results) if inputs.results else []
-        _take_in(tick, inputs)
+        unread = _take_in(tick, inputs)
         schedule(tick)
     return TickPayload(
         events=tick.events,
@@ -85,25 +91,39 @@ def compute(program: Program, state: RunState, inputs: TickInputs, now_us: int) 
         payloads=tick.payloads,
         superseded=superseded,
         deferred=deferred,
+        unread=unread,
         outbox=tick.outbox,
         control=disposition,
-        is_limited=bool(tick.events) and isinstance(tick.events[-1], TickLimited),
+        is_limited=state.paused_at_us is None and (bool(unread) or _is_limited(tick)),
     )
 
 
-def _take_in(tick: Tick, inputs: TickInputs) -> None:
-    """Phase 3."""
+def _is_limited(tick: Tick) -> bool:
+    """Whether there is something left to do at once."""
+    if tick.events and isinstance(tick.events[-1], TickLimited):
+        return True
+    earliest = tick.state.timers.earliest()
+    return earliest is not None and earliest[0] <= tick.now_us
+
+
+def _take_in(tick: Tick, inputs: TickInputs) -> list[Message]:
+    """Phase 3. Returns the messages that did not fit into this tick."""
     if inputs.recorded is not None:
         for one in inputs.recorded:
             if isinstance(one, TimerFired):
                 fire_timer(tick, one)
             else:
                 absorb(tick, one.message)
-        return
+        return []
     timers = tick.state.timers
-    for message in inputs.messages:
+    room = MAX_INPUTS_PER_TICK
+    for index, message in enumerate(inputs.messages):
         if timers:
-            fire_due_timers(tick, before_us=message.at_us)
+            room -= fire_due_timers(tick, room, before_us=message.at_us)
+        if room == 0:
+            return inputs.messages[index:]
         absorb(tick, message)
+        room -= 1
     if timers:
-        fire_due_timers(tick)
+        fire_due_timers(tick, room)
+    return []

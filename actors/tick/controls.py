@@ -4,6 +4,7 @@ A control that can't be carried out is refused with the reason, on record. Pausi
 is not paused, are refused too: the one who asked should know.
 """
 
+from ductor.actors.steps import BEHAVIOURS
 from ductor.actors.tick.closing import begin_closing, terminate
 from ductor.actors.tick.redrive import redrive
 from ductor.actors.tick.working import Tick
@@ -36,6 +37,10 @@ def apply_control(tick: Tick, control: ControlReceived) -> str:
             return "the run is not paused"
         tick.emit(control)
         _resume(tick)
+        for ref in list(state.open_nodes):
+            if state.nodes[ref].status == "waiting":
+                node = tick.program.nodes[ref]
+                BEHAVIOURS[node.step.type_name].on_resume(tick, node)
         return ""
     return f"{control.kind} is not something this version of ductor can do to a run"
 

@@ -4,26 +4,55 @@
   Where nothing waits it stays in the run's inbox, and the next wait of that name takes it at once.
 - An event goes to every parked node and handler that hears its name, if its `match` holds and it is not older than the
   wait looks back. Where there is none it passes by: the bus keeps it, not the run.
-- Votes, case work and replies go to the parked node they name.
+- Votes, case work and replies go to the parked node they name, if it is one that asks for such.
 What comes while the run is closing is undelivered, and the sender's receipt says so. A `match` that fails to evaluate
-fails the step that has it.
+fails the step that has it. Who takes a message is decided before anything follows from it, so that the first of several
+can't change what the others hear.
 """
 
-from ductor.actors.correlation_keys import key_text
+from typing import Literal
+
+import msgspec
+
 from ductor.actors.steps import BEHAVIOURS
-from ductor.actors.tick.activation import message_value
+from ductor.actors.tick.activation import StateActivation, message_value
 from ductor.actors.tick.closing import begin_closing
-from ductor.actors.tick.outbox import HANDLERS
 from ductor.actors.tick.settle import expression_failure, fail, withdraw
 from ductor.actors.tick.working import Tick
 from ductor.definitions.expressions import ExpressionError
-from ductor.definitions.program import ProgramHandler
+from ductor.definitions.program import HANDLERS, ProgramHandler, ProgramNode
 from ductor.definitions.values import JsonObject
 from ductor.journal.errors import ValueRefusedError
-from ductor.journal.events import ContextPatched, Message, MessageReceived, MessageTaken
-from ductor.journal.store import EventWait, MessageDisposition
+from ductor.journal.events import ContextPatched, ErrorInfo, Message, MessageReceived, MessageTaken
+from ductor.journal.store import MessageDisposition
 
-DIRECTED_KINDS = frozenset({"vote", "case", "reply"})
+MAX_MESSAGES_PER_NODE = 10_000
+"""Messages that one parked node may have taken. Of what is sent to it by name the next is undelivered; the next event
+fails an event set."""
+
+ANSWERS = {"vote": "approval", "case": "human_loop", "reply": "interaction", "digest": "digest"}
+"""Which type of step each kind of message is for that names its node."""
+
+
+class Hearing(msgspec.Struct):
+    """Who hears an event.
+
+    Attributes:
+        takers: parked nodes, each with the events of its set that it is.
+        handlers: of the definition.
+        failed: steps whose `match` failed, with the error.
+        failed_handler: the first handler whose `match` failed, with the error.
+    """
+
+    takers: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    handlers: list[ProgramHandler] = msgspec.field(default_factory=list)
+    failed: list[tuple[ProgramNode, ErrorInfo]] = msgspec.field(default_factory=list)
+    failed_handler: tuple[ProgramHandler, ErrorInfo] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the event passes by."""
+        return not (self.takers or self.handlers or self.failed or self.failed_handler)
 
 
 def absorb(tick: Tick, message: Message) -> None:
@@ -31,20 +60,10 @@ def absorb(tick: Tick, message: Message) -> None:
     state = tick.state
     if state.is_terminal or state.closing is not None:
         _dispose(tick, message, "undelivered")
-    elif message.kind in DIRECTED_KINDS:
-        node = state.nodes.get(message.node)
-        if node is not None and node.is_listening and message.node in tick.program.nodes:
-            _receive(tick, message, (message.node,), ())
-        else:
-            _dispose(tick, message, "undelivered")
+    elif message.kind in ANSWERS:
+        _absorb_answer(tick, message)
     elif message.kind == "signal":
-        waiting = next(iter(state.listeners.get(f"signal:{message.name}", ())), None)
-        handlers = tuple(handler for handler in tick.program.handlers if handler.signal == message.name)
-        if waiting is None and not handlers:
-            tick.emit(MessageReceived(message=message))
-            _dispose(tick, message, "buffered")
-        else:
-            _receive(tick, message, () if waiting is None else (waiting,), handlers)
+        _absorb_signal(tick, message)
     else:
         _absorb_event(tick, message)
 
@@ -60,62 +79,88 @@ def take_buffered(tick: Tick, ref: str) -> None:
             return
 
 
-def register_handlers(tick: Tick) -> None:
-    """The run begins to hear the events of the definition's `on`."""
-    for handler in tick.program.handlers:
-        if handler.event is not None:
-            key_path, key_value = "", ""
-            if handler.correlation is not None:
-                key_path = handler.correlation.path
-                key_value = key_text(handler.correlation.value.evaluate(tick.activation))
-            tick.outbox.waits[HANDLERS, handler.index] = EventWait(
-                node=HANDLERS,
-                index=handler.index,
-                name=handler.event,
-                since_us=tick.now_us,
-                key_path=key_path,
-                key_value=key_value,
-            )
+def _absorb_answer(tick: Tick, message: Message) -> None:
+    node = tick.state.nodes.get(message.node)
+    if (
+        node is not None
+        and node.status == "waiting"
+        and tick.program.nodes[message.node].step.type_name == ANSWERS[message.kind]
+        and len(node.messages) < MAX_MESSAGES_PER_NODE
+    ):
+        _receive(tick, message, {message.node: ()})
+        _tell(tick, message.node, message)
+    else:
+        _dispose(tick, message, "undelivered")
+
+
+def _absorb_signal(tick: Tick, message: Message) -> None:
+    waiting = next(iter(tick.state.listeners.get(f"signal:{message.name}", ())), None)
+    handlers = [handler for handler in tick.program.handlers if handler.signal == message.name]
+    if waiting is None and not handlers:
+        tick.emit(MessageReceived(message=message))
+        _dispose(tick, message, "buffered")
+        return
+    _receive(tick, message, {} if waiting is None else {waiting: ()})
+    _handle_all(tick, handlers, message)
+    if waiting is not None:
+        _tell(tick, waiting, message)
 
 
 def _absorb_event(tick: Tick, message: Message) -> None:
-    state = tick.state
-    own: JsonObject = {"event": message_value(tick.state, message)}
-    activation = tick.activation.with_own(own)
-    takers: list[str] = []
-    for ref in tuple(state.listeners.get(f"event:{message.name}", ())):
+    hearing = _hearing(tick, message)
+    if hearing.is_empty:
+        _dispose(tick, message, "consumed")
+        return
+    _receive(tick, message, hearing.takers)
+    for node, error in hearing.failed:
+        if tick.node_state(node).status == "waiting":
+            fail(tick, node, error)
+    if hearing.failed_handler is not None:
+        handler, error = hearing.failed_handler
+        begin_closing(tick, "failed", error=error, reason=f"`on[{handler.index}].match` failed")
+    _handle_all(tick, hearing.handlers, message)
+    for ref in hearing.takers:
+        _tell(tick, ref, message)
+
+
+def _hearing(tick: Tick, message: Message) -> Hearing:
+    state, hearing = tick.state, Hearing()
+    activation = _activation(tick, message)
+    for ref in state.listeners.get(f"event:{message.name}", ()):
         node = tick.program.nodes[ref]
         try:
-            if BEHAVIOURS[node.step.type_name].hears(tick, node, message, activation):
-                takers.append(ref)
+            parts = BEHAVIOURS[node.step.type_name].hears(tick, node, message, activation)
         except ExpressionError as error:
-            fail(tick, node, expression_failure(error))
-    handlers: list[ProgramHandler] = []
+            hearing.failed.append((node, expression_failure(error)))
+            continue
+        if parts is None:
+            continue
+        if len(state.nodes[ref].messages) < MAX_MESSAGES_PER_NODE:
+            hearing.takers[ref] = parts
+        else:
+            text = f"step {ref}: more than {MAX_MESSAGES_PER_NODE} events have come"
+            hearing.failed.append((node, ErrorInfo(type="TooManyEvents", message=text, retryable=False)))
     for handler in tick.program.handlers:
-        if handler.event == message.name:
+        if handler.event == message.name and message.at_us >= state.started_at_us:
             try:
                 if handler.match is None or handler.match.evaluate_boolean(activation):
-                    handlers.append(handler)
+                    hearing.handlers.append(handler)
             except ExpressionError as error:
-                _fail_run(tick, error, f"`on[{handler.index}].match` failed")
-    if (takers or handlers) and not state.is_terminal:
-        _receive(tick, message, tuple(takers), tuple(handlers))
-    else:
-        _dispose(tick, message, "consumed")
+                hearing.failed_handler = hearing.failed_handler or (handler, expression_failure(error))
+    return hearing
 
 
-def _receive(tick: Tick, message: Message, refs: tuple[str, ...], handlers: tuple[ProgramHandler, ...]) -> None:
+def _receive(tick: Tick, message: Message, takers: dict[str, tuple[int, ...]]) -> None:
     tick.emit(MessageReceived(message=message))
-    tick.emit(MessageTaken(message_id=message.id, nodes=refs))
+    parts = {ref: places for ref, places in takers.items() if places}
+    tick.emit(MessageTaken(message_id=message.id, nodes=tuple(takers), parts=parts))
     _dispose(tick, message, "consumed")
-    for handler in handlers:
-        _handle(tick, handler, message)
-    for ref in refs:
-        if tick.state.nodes[ref].status == "waiting":
-            _tell(tick, ref, message)
 
 
 def _tell(tick: Tick, ref: str, message: Message) -> None:
+    """The node has the message, unless what came of it so far has cancelled the node."""
+    if tick.state.nodes[ref].status != "waiting":
+        return
     node = tick.program.nodes[ref]
     try:
         BEHAVIOURS[node.step.type_name].on_message(tick, node, message)
@@ -123,25 +168,29 @@ def _tell(tick: Tick, ref: str, message: Message) -> None:
         fail(tick, node, expression_failure(error))
 
 
-def _handle(tick: Tick, handler: ProgramHandler, message: Message) -> None:
-    try:
-        activation = tick.activation.with_own({"event": message_value(tick.state, message)})
-        patch = {
-            key: tick.keep_inline(template.render(activation), f"effect {key} of `on[{handler.index}]`")
-            for key, template in handler.effects.items()
-        }
-    except (ExpressionError, ValueRefusedError) as error:
-        _fail_run(tick, error, f"`on[{handler.index}].effects` failed")
-        return
-    if patch:
-        tick.emit(ContextPatched(node=HANDLERS, patch=patch))
-    for ref in handler.cancels:
-        withdraw(tick, tick.program.nodes[ref])
+def _handle_all(tick: Tick, handlers: list[ProgramHandler], message: Message) -> None:
+    for handler in handlers:
+        if tick.state.is_terminal or tick.state.closing is not None:
+            return
+        try:
+            activation = _activation(tick, message)
+            patch: JsonObject = {
+                key: tick.keep_inline(template.render(activation), f"effect {key} of `on[{handler.index}]`")
+                for key, template in handler.effects.items()
+            }
+        except (ExpressionError, ValueRefusedError) as error:
+            reason = f"`on[{handler.index}].effects` failed"
+            begin_closing(tick, "failed", error=expression_failure(error), reason=reason)
+            return
+        if patch:
+            tick.emit(ContextPatched(node=HANDLERS, patch=patch))
+        for ref in handler.cancels:
+            withdraw(tick, tick.program.nodes[ref])
 
 
-def _fail_run(tick: Tick, error: ExpressionError | ValueRefusedError, reason: str) -> None:
-    begin_closing(tick, "failed", error=expression_failure(error), reason=reason)
+def _activation(tick: Tick, message: Message) -> StateActivation:
+    return tick.activation.with_own({"event": message_value(tick.state, message)})
 
 
-def _dispose(tick: Tick, message: Message, disposition: str) -> None:
-    tick.outbox.messages[message.id] = MessageDisposition(message.id, disposition)  # type: ignore[arg-type]
+def _dispose(tick: Tick, message: Message, disposition: Literal["buffered", "consumed", "undelivered"]) -> None:
+    tick.outbox.messages[message.id] = MessageDisposition(message.id, disposition)

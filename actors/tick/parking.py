@@ -1,14 +1,17 @@
 """Parking a node until something comes from outside or its time is up, and what a timeout does."""
 
-from ductor.actors.correlation_keys import key_text
-from ductor.actors.tick.settle import fail, skip_by_guard, succeed, time_out_edges
+from ductor.actors.tick.settle import fail, skip_by_guard, time_out_edges
 from ductor.actors.tick.working import Tick
-from ductor.definitions.expressions.correlation import Correlation
 from ductor.definitions.program import ProgramNode
 from ductor.definitions.steps.step import ParkedStep
 from ductor.definitions.values import JsonValue
+from ductor.journal.codec import MAX_KEY_BYTES, encode_value, safe_text
+from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import ErrorInfo, NodeParked, WaitingType
-from ductor.journal.store import EventWait, InboxItem
+from ductor.journal.store import MAX_INBOX_PEOPLE, InboxItem
+
+MAX_TITLE_CHARACTERS = 1_000
+"""Of what the inbox shows; a longer title is cut there and stays whole in the node's data."""
 
 
 def park(
@@ -42,51 +45,44 @@ def park(
     )
 
 
-def hear_event(
-    tick: Tick, node: ProgramNode, index: int, name: str, correlation: Correlation | None, *, lookback_ms: int = 0
+def list_in_inbox(
+    tick: Tick, node: ProgramNode, title: JsonValue, people: tuple[str, ...], *, status: str = "open"
 ) -> None:
-    """File the node with the bus, so that an event of this name finds it."""
-    key_path, key_value = "", ""
-    if correlation is not None:
-        key_path, key_value = correlation.path, key_text(correlation.value.evaluate(tick.activation))
-    tick.outbox.waits[node.ref, index] = EventWait(
-        node=node.ref,
-        index=index,
-        name=name,
-        since_us=tick.now_us - lookback_ms * 1_000,
-        key_path=key_path,
-        key_value=key_value,
-    )
-
-
-def list_in_inbox(tick: Tick, node: ProgramNode, title: str, people: tuple[str, ...], *, status: str = "open") -> None:
     """Show the parked node to people."""
-    state = tick.node_state(node)
-    if state.status != "waiting":
-        return
+    text = title if isinstance(title, str) else encode_value(title).decode()
     tick.outbox.inbox[node.ref] = InboxItem(
         node=node.ref,
         kind=node.step.type_name,  # type: ignore[arg-type]  # called by the three types that wait for people
-        title=title,
+        title=safe_text(text, MAX_TITLE_CHARACTERS),
         people=people,
         status=status,
-        since_us=state.parked_at_us,
+        since_us=tick.node_state(node).parked_at_us,
         due_at_us=tick.state.timers.due_at_us(node.ref),
     )
 
 
+def check_people(people: tuple[str, ...], what: str) -> None:
+    """Raise ValueRefusedError for people whom the inbox can't name."""
+    if len(people) > MAX_INBOX_PEOPLE:
+        raise ValueRefusedError(what, "", f"{len(people)} people, the limit is {MAX_INBOX_PEOPLE}")
+    for person in people:
+        if not is_person(person):
+            raise ValueRefusedError(what, "", f"a name has between 1 and {MAX_KEY_BYTES} bytes, not {person[:80]!r}")
+
+
+def is_person(name: str) -> bool:
+    """Whether the inbox can name this person or group."""
+    return 0 < len(name.encode("utf-8", "surrogatepass")) <= MAX_KEY_BYTES
+
+
 def time_out(tick: Tick, node: ProgramNode) -> None:
-    """The node's time is up: its `timeout` edge is taken, or `on_timeout` decides."""
+    """The node's time is up: its `timeout` edge is taken, or `on_timeout` decides between `skip` and `fail`."""
     step = node.step
     assert isinstance(step, ParkedStep)
     if "timeout" in node.routes:
         time_out_edges(tick, node)
     elif step.on_timeout == "skip":
         skip_by_guard(tick, node)
-    elif step.on_timeout == "approve":
-        output: JsonValue = {"decision": "approved", "by": None, "comment": "timeout", "votes": []}
-        inline, ref = tick.keep(output, f"output of step {node.ref}")
-        succeed(tick, node, "approved", output, inline=inline, ref=ref)
     else:
         message = f"step {node.ref}: nothing came within {step.timeout_ms} ms"
         details: JsonValue = {"timeout_ms": step.timeout_ms}

@@ -4,7 +4,7 @@ import msgspec
 
 from ductor.actors.tick.outbox import Outbox
 from ductor.actors.tick.working import Withdrawal
-from ductor.journal.events import AnyEvent, AttemptFinished
+from ductor.journal.events import AnyEvent, AttemptFinished, Message
 from ductor.journal.store import ControlDisposition, Payload
 
 
@@ -17,6 +17,7 @@ class TickPayload(msgspec.Struct, kw_only=True):
         payloads: large values named by the events.
         superseded: results that were not applied, and never will be.
         deferred: results that are applied when the run is resumed.
+        unread: messages that were not absorbed: the run is paused, or the tick reached its limits.
         outbox: what is written beside the row.
         control: what became of the control this tick took up.
         is_limited: the tick stopped at its limits; another one follows at once.
@@ -28,6 +29,7 @@ class TickPayload(msgspec.Struct, kw_only=True):
     payloads: list[Payload]
     superseded: list[AttemptFinished]
     deferred: list[AttemptFinished]
+    unread: list[Message]
     outbox: Outbox
     control: ControlDisposition | None = None
     is_limited: bool = False

@@ -1,15 +1,21 @@
 """Redrive: a run that has ended badly goes on from where it failed, keeping what succeeded.
 
-Without arguments every failed or cancelled step is pending again, and with it what comes after it and did not succeed.
-`from: [refs]` names steps instead: those and everything after them are done anew, succeeded or not. `input` replaces
-the input of a single named task step for its next round.
+These steps are pending again:
+- those that ended the run: they failed for good, their `end` ended it on purpose, or its end cancelled them. A failure
+  that `on_error: continue` dealt with, and a step that another one cancelled, stay as they are;
+- those that `from: [refs]` names, settled or not;
+- what comes after any of these: after named steps all of it, else what did not succeed;
+- deferred steps;
+- steps that were pending still, if an edge has said something to them: they are looked at again.
 
 The incoming edges of a step that is put back say again what they said before, as far as their sources are not put back
-themselves.
+themselves. `input` replaces the input of a single task step for its next round. The run's own timeout begins anew.
 """
 
+from ductor.actors.tick.event_waits import hear_events_of_handlers
 from ductor.actors.tick.working import Tick
 from ductor.definitions.steps.task import TaskStep
+from ductor.definitions.steps.transform import TransformStep
 from ductor.definitions.values import JsonValue
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import SETTLED_NODE_STATUSES, ControlReceived, NodeReset, PayloadRef, RunReopened
@@ -17,42 +23,59 @@ from ductor.journal.events import SETTLED_NODE_STATUSES, ControlReceived, NodeRe
 
 def redrive(tick: Tick, control: ControlReceived) -> str:
     """Reopen the run. Returns why not, empty when done."""
-    state, program = tick.state, tick.program
+    state = tick.state
     if not state.is_terminal:
         return "the run has not ended"
     if state.status == "continued":
         return "the run has been continued as another one"
-    named = control.arguments.get("from")
-    if named is None:
-        targets = [ref for ref, node in state.nodes.items() if node.status in ("failed", "cancelled")]
-        targets = [ref for ref in targets if not program.nodes[ref].is_defer]
-        if not targets and state.status == "completed":
-            return "no step of the run has failed; name the steps to do anew with `from`"
-    else:
-        names = [named] if isinstance(named, str) else named
-        if not isinstance(names, list) or not names:
-            return "`from` must be a list of steps"
-        unknown = [str(ref) for ref in names if ref not in program.nodes or program.nodes[str(ref)].is_defer]
-        if unknown:
-            return f"the definition has no step {unknown[0]!r}"
-        targets = [str(ref) for ref in names]
-    edited = _edited_input(tick, control, targets)
+    named = _named(tick, control)
+    if isinstance(named, str):
+        return named
+    if state.status == "completed" and not named:
+        return "the run has completed; name the steps to do anew with `from`"
+    ended = [ref for ref in state.nodes if _ended_the_run(tick, ref)]
+    edited = _edited_input(tick, control, named or ended)
     if isinstance(edited, str):
         return edited
-    reset = _reset(tick, targets, keeps_succeeded=named is None)
     input_node, inline, ref = edited
+    timeout_ms = tick.program.manifest.timeout_ms
     tick.emit(control)
-    tick.emit(RunReopened(nodes=tuple(reset), input_node=input_node, input=inline, input_ref=ref))
+    tick.emit(
+        RunReopened(
+            nodes=_reset(tick, named, ended),
+            input_node=input_node,
+            input=inline,
+            input_ref=ref,
+            timeout_at_us=None if timeout_ms is None else tick.now_us + timeout_ms * 1_000,
+        )
+    )
+    hear_events_of_handlers(tick)
     return ""
+
+
+def _named(tick: Tick, control: ControlReceived) -> list[str] | str:
+    """The steps that `from` names, or what is wrong with it."""
+    given = control.arguments.get("from")
+    if given is None:
+        return []
+    names = [given] if isinstance(given, str) else given
+    if not isinstance(names, list) or not names:
+        return "`from` must be a list of steps"
+    nodes = tick.program.nodes
+    unknown = [name for name in names if not isinstance(name, str) or name not in nodes or nodes[name].is_defer]
+    if unknown:
+        return f"the definition has no step {unknown[0]!r} that can be done anew"
+    return list(dict.fromkeys(str(name) for name in names))
 
 
 def _edited_input(
     tick: Tick, control: ControlReceived, targets: list[str]
 ) -> tuple[str, JsonValue, PayloadRef | None] | str:
+    """The step that gets another input and that input, nothing, or what is wrong with it."""
     if "input" not in control.arguments:
         return "", None, None
     if len(targets) != 1 or not isinstance(tick.program.nodes[targets[0]].step, TaskStep):
-        return "`input` needs exactly one step, of type task, named with `from`"
+        return "`input` needs exactly one step, of type task; name it with `from`"
     try:
         inline, ref = tick.keep(control.arguments["input"], f"input of step {targets[0]}")
     except ValueRefusedError as error:
@@ -60,30 +83,60 @@ def _edited_input(
     return targets[0], inline, ref
 
 
-def _reset(tick: Tick, targets: list[str], *, keeps_succeeded: bool) -> list[NodeReset]:
+def _ended_the_run(tick: Tick, ref: str) -> bool:
+    node, program_node = tick.state.nodes[ref], tick.program.nodes[ref]
+    step = program_node.step
+    if program_node.is_defer:
+        return False
+    if node.status == "failed":  # also one with `on_error: continue` whose choice failed
+        return step.on_error == "fail" or (node.error is not None and node.error == tick.state.error)
+    if node.status == "cancelled":
+        return node.outcome != "withdrawn"
+    return node.status == "succeeded" and isinstance(step, TransformStep) and step.end is not None
+
+
+def _reset(tick: Tick, named: list[str], ended: list[str]) -> tuple[NodeReset, ...]:
     state, program = tick.state, tick.program
-    chosen: dict[str, None] = dict.fromkeys(targets)
-    queue = list(targets)
+    chosen = dict.fromkeys(named)
+    _choose_following(tick, chosen, keeps_succeeded=False)
+    chosen.update(dict.fromkeys(ended))
+    _choose_following(tick, chosen, keeps_succeeded=True)
+    for ref, node in program.nodes.items():
+        if node.is_defer:
+            if ref in state.nodes:
+                chosen[ref] = None
+        elif not _is_settled(tick, ref) and (
+            not node.predecessors or any(_is_settled(tick, source) for source in node.predecessors)
+        ):
+            chosen[ref] = None
+    return tuple(_put_back(tick, ref, chosen) for ref in program.nodes if ref in chosen)
+
+
+def _choose_following(tick: Tick, chosen: dict[str, None], *, keeps_succeeded: bool) -> None:
+    """Add what comes after the chosen steps."""
+    queue = list(chosen)
     while queue:
-        for target in program.nodes[queue.pop()].targets:
-            node = state.nodes.get(target)
-            settled = node is not None and node.status in SETTLED_NODE_STATUSES
-            kept = settled and keeps_succeeded and node is not None and node.status == "succeeded"
-            if target not in chosen and not kept:
+        for target in tick.program.nodes[queue.pop()].targets:
+            if target not in chosen and not (keeps_succeeded and _is_kept(tick, target)):
                 chosen[target] = None
                 queue.append(target)
-    for ref in program.defers:
-        if ref in state.nodes:
-            chosen[ref] = None
-    return [_said_before(tick, ref, chosen) for ref in sorted(chosen, key=lambda ref: program.nodes[ref].position)]
 
 
-def _said_before(tick: Tick, ref: str, chosen: dict[str, None]) -> NodeReset:
+def _is_kept(tick: Tick, ref: str) -> bool:
+    node = tick.state.nodes.get(ref)
+    return node is not None and node.status in ("succeeded", "failed", "cancelled") and not _ended_the_run(tick, ref)
+
+
+def _is_settled(tick: Tick, ref: str) -> bool:
+    node = tick.state.nodes.get(ref)
+    return node is not None and node.status in SETTLED_NODE_STATUSES
+
+
+def _put_back(tick: Tick, ref: str, chosen: dict[str, None]) -> NodeReset:
     """What the edges from sources that stay settled say."""
     settled = taken = 0
     for source in tick.program.nodes[ref].predecessors:
-        node = tick.state.nodes.get(source)
-        if source not in chosen and node is not None and node.status in SETTLED_NODE_STATUSES:
+        if source not in chosen and _is_settled(tick, source):
             settled += 1
-            taken += ref in node.taken
+            taken += ref in tick.state.nodes[source].taken
     return NodeReset(node=ref, sources_settled=settled, sources_taken=taken)

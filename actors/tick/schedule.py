@@ -55,6 +55,8 @@ def readiness(state: RunState, node: ProgramNode, sources_settled: int, sources_
     """Whether a pending node runs (True), is skipped (False) or waits (None) in this state of the run."""
     if node.is_defer:
         return True if state.closing is not None and state.closing.defers_started else None
+    if state.closing is not None:
+        return None  # no step starts any more; a redrive looks again
     return join_answer(node.step.join, node.sources, sources_settled, sources_taken)
 
 

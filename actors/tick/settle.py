@@ -7,6 +7,8 @@ Rules (design of the language, "Edges" and "Settling"):
 - A failure with `on_error: fail` takes no edge at all, not even `done`, and closes the run as failed.
 - A node skipped by its guard takes `success` and `done` unless `on_skip: stop`; one skipped because no edge led to it,
   or cancelled, takes none.
+- A step that settles while its run is closing does all of this as well: nothing starts any more where its edges lead,
+  but a redrive finds what they say.
 """
 
 from typing import Literal
@@ -71,9 +73,6 @@ def succeed(
         output: what the step's own expressions see.
         inline, ref: what the event carries of it; nothing for worker steps, whose result is in the row already.
     """
-    if tick.state.closing is not None:  # also for deferred steps: nothing follows from them
-        _emit_alone(tick, node, "succeeded", outcome, inline=inline, ref=ref)
-        return True
     try:
         patch, edges = _effects_and_edges(tick, node, outcome, output)
         sent = prepared(tick, node, own_values(tick, node, output, None)) if node.sends else ()
@@ -97,9 +96,6 @@ def fail(
     tick: Tick, node: ProgramNode, error: ErrorInfo, *, inline: JsonValue = None, ref: PayloadRef | None = None
 ) -> None:
     """The step has failed for good."""
-    if tick.state.closing is not None:
-        _emit_alone(tick, node, "failed", "error", inline=inline, ref=ref, error=error)
-        return
     if node.step.on_error == "fail":
         _emit_settled(tick, node, "failed", "error", node.plain_edges[NOTHING], inline=inline, ref=ref, error=error)
         begin_closing(tick, "failed", error=error, reason=f"step {node.ref} failed")
@@ -150,7 +146,7 @@ def withdraw(tick: Tick, node: ProgramNode) -> None:
         return
     if state.status == "running":
         tick.withdrawn.append(Withdrawal(node.ref, state.generation))
-    _emit_settled(tick, node, "cancelled", "", node.plain_edges[NOTHING])
+    _emit_settled(tick, node, "cancelled", "withdrawn", node.plain_edges[NOTHING])
 
 
 def _effects_and_edges(tick: Tick, node: ProgramNode, outcome: str, output: JsonValue) -> tuple[JsonObject, Edges]:
@@ -219,29 +215,5 @@ def _emit_settled(
             error=None if error is tick.node_state(node).error else error,
             taken=edges[0],
             untaken=edges[1],
-        )
-    )
-
-
-def _emit_alone(
-    tick: Tick,
-    node: ProgramNode,
-    status: SettledStatus,
-    outcome: str,
-    *,
-    inline: JsonValue = None,
-    ref: PayloadRef | None = None,
-    error: ErrorInfo | None = None,
-) -> None:
-    """The node settles while the run is closing: its edges lead nowhere any more, and need not be told."""
-    known = error is tick.node_state(node).error
-    tick.emit(
-        NodeSettled(
-            node=node.ref,
-            status=status,
-            outcome=outcome,
-            output=inline,
-            output_ref=ref,
-            error=None if known else error,
         )
     )

@@ -2,22 +2,31 @@
 
 from ductor.actors.steps import BEHAVIOURS
 from ductor.actors.tick.closing import begin_closing, close_open_nodes
+from ductor.actors.tick.settle import expression_failure, fail
 from ductor.actors.tick.working import Tick
+from ductor.definitions.expressions import ExpressionError
+from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import GRACE_TIMER, RUN_TIMEOUT_TIMER, EndStatus, ErrorInfo, TimerFired
 
-MAX_TIMERS_PER_TICK = 256
-"""Due timers fired in one tick at most; the rest follow in the next one."""
 
+def fire_due_timers(tick: Tick, limit: int, before_us: int | None = None) -> int:
+    """Fire what is due at the tick's time, in the order of the deadlines.
 
-def fire_due_timers(tick: Tick, before_us: int | None = None) -> None:
-    """Fire what is due at the tick's time, in the order of the deadlines; only what was due before `before_us`."""
+    Args:
+        limit: how many at most.
+        before_us: only what was due earlier than this.
+
+    Returns:
+        How many were fired.
+    """
     timers = tick.state.timers
-    for _ in range(MAX_TIMERS_PER_TICK):
+    for fired in range(limit):
         earliest = timers.earliest()
         if earliest is None or earliest[0] > tick.now_us or (before_us is not None and earliest[0] >= before_us):
-            return
+            return fired
         due_at_us, key = earliest
         fire_timer(tick, TimerFired(key=key, due_at_us=due_at_us))
+    return limit
 
 
 def fire_timer(tick: Tick, timer: TimerFired) -> None:
@@ -31,7 +40,10 @@ def fire_timer(tick: Tick, timer: TimerFired) -> None:
         close_open_nodes(tick)
     else:
         node = tick.program.nodes[timer.key]
-        BEHAVIOURS[node.step.type_name].on_timer(tick, node)
+        try:
+            BEHAVIOURS[node.step.type_name].on_timer(tick, node)
+        except (ExpressionError, ValueRefusedError) as error:
+            fail(tick, node, expression_failure(error))
 
 
 def _run_timed_out(tick: Tick) -> None:

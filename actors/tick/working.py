@@ -8,8 +8,8 @@ state untouched.
 import msgspec
 
 from ductor.actors.tick.activation import StateActivation
-from ductor.actors.tick.outbox import HANDLERS, Outbox
-from ductor.definitions.program import Program, ProgramNode
+from ductor.actors.tick.outbox import Outbox
+from ductor.definitions.program import HANDLERS, Program, ProgramNode
 from ductor.definitions.values import JsonValue
 from ductor.journal.codec import StoredValue, admitted_value
 from ductor.journal.errors import ValueRefusedError
@@ -76,11 +76,11 @@ class Tick:
         if type(event) is NodeSettled:
             node = self.state.nodes.get(event.node)
             if node is not None and node.is_listening:
-                self.outbox.leave(event.node)
+                self.outbox.leave(event.node, node)
         elif type(event) is RunEnded:
             self.outbox.close(self.state)
-            if self.program.handlers:
-                self.outbox.leave(HANDLERS)
+            if any(handler.event is not None for handler in self.program.handlers):
+                self.outbox.withdraw_waits(HANDLERS)
         apply_event(self.state, event)
 
     def node_state(self, node: ProgramNode) -> NodeState:

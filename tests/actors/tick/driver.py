@@ -1,7 +1,9 @@
 """Drives the pure tick by hand, and proves after each one what must hold always.
 
 After every tick: folding the rows again gives the live state, and computing each row again from the state before it and
-its recorded inputs gives the same row.
+its recorded inputs gives the same row. No deadline is left in the past unless the tick says that it has not done all.
+What waits has something to wait for. The rows that other tables hold for the run agree with what is parked: the waits
+and inbox items of parked nodes are there, those of all others are gone. No message is disposed of twice for good.
 """
 
 import textwrap
@@ -15,6 +17,7 @@ from ductor.definitions.program import Program, load_program
 from ductor.definitions.values import JsonValue
 from ductor.journal.chain import link
 from ductor.journal.codec import decode_events, encode_events, encode_state
+from ductor.journal.digest_store import DigestWait, message_id
 from ductor.journal.events import (
     INPUT_EVENTS,
     AnyEvent,
@@ -22,15 +25,19 @@ from ductor.journal.events import (
     ControlKind,
     ControlReceived,
     ErrorInfo,
+    Message,
+    MessageKind,
     MessageReceived,
+    NodeSettled,
     RunStarted,
     TimerFired,
 )
 from ductor.journal.fold import finish_row, fold_row
-from ductor.journal.state import RunState
-from ductor.journal.store import Transition
+from ductor.journal.state import ASKING, RunState
+from ductor.journal.store import BusEvent, EventWait, InboxItem, SentMessage, Transition
 
 SECOND_US = 1_000_000
+FINAL_DISPOSITIONS = ("consumed", "undelivered")
 
 
 def program_of(text: str) -> Program:
@@ -59,6 +66,15 @@ class Driver:
         self.withdrawn: list[str] = []
         self.refusals: list[str] = []
         self.superseded: list[AttemptFinished] = []
+        self.deferred: list[AttemptFinished] = []
+        self.kept: list[Message] = []
+        self.dispositions: dict[str, str] = {}
+        self.waits: dict[tuple[str, int], EventWait] = {}
+        self.inbox: dict[str, InboxItem] = {}
+        self.digests: dict[str, DigestWait] = {}
+        self.published: list[BusEvent] = []
+        self.sent: list[SentMessage] = []
+        self._message_position = 0
         manifest = self.program.manifest
         self.started = RunStarted(
             tenant="t",
@@ -81,11 +97,21 @@ class Driver:
         started: RunStarted | None = None,
         control: ControlReceived | None = None,
         results: list[AttemptFinished] | None = None,
+        messages: list[Message] | None = None,
     ) -> TickPayload:
-        """One tick, and further ones while it says that it stopped at its limits."""
-        inputs = TickInputs(started=started, control=control, results=results or [])
+        """One tick, and further ones while it says that it stopped at its limits.
+
+        What a paused run leaves is kept, and offered again with every tick, as its rows in the database would be.
+        """
+        inputs = TickInputs(started=started, control=control)
+        inputs.results = [*self.deferred, *(results or [])]
+        inputs.messages = [*self.kept, *(messages or [])]
         before = self.folded()
+        was_paused = self.state.paused_at_us is not None
         payload = compute(self.program, self.state, inputs, self.now_us)
+        self.deferred, self.kept = payload.deferred, payload.unread
+        if was_paused and control is None:
+            assert payload.events == [], "something happened while the run was paused"
         self.superseded += payload.superseded
         if payload.control is not None and payload.control.outcome:
             self.refusals.append(payload.control.outcome)
@@ -95,6 +121,8 @@ class Driver:
             self.in_flight[ref] = self.state.nodes[ref].generation
         for withdrawal in payload.withdrawn:
             self.withdrawn.append(withdrawal.node)
+        self._write_outbox(payload)
+        self._check(payload)
         return self.tick() if payload.is_limited else payload
 
     def finish(self, ref: str, output: JsonValue = None) -> TickPayload:
@@ -118,9 +146,61 @@ class Driver:
         """The result of the attempt in flight, not applied yet."""
         return AttemptFinished(node=ref, generation=self.in_flight.pop(ref), outcome="succeeded", output=output)
 
-    def request(self, kind: ControlKind, request_id: str = "c-1") -> TickPayload:
+    def request(self, kind: ControlKind, request_id: str = "c-1", **arguments: JsonValue) -> TickPayload:
         """A control arrives."""
-        return self.tick(control=ControlReceived(request_id=request_id, kind=kind, by="somebody"))
+        control = ControlReceived(request_id=request_id, kind=kind, by="somebody", arguments=arguments)
+        return self.tick(control=control)
+
+    def message(
+        self,
+        kind: MessageKind,
+        name: str = "",
+        payload: JsonValue = None,
+        *,
+        node: str = "",
+        by: str = "",
+        id: str | None = None,
+        at_us: int | None = None,
+    ) -> Message:
+        """A message as the store keeps it, not taken up yet. Times and positions are those of its arrival."""
+        self._message_position += 1
+        return Message(
+            id=id or f"m-{self._message_position}",
+            kind=kind,
+            name=name,
+            node=node,
+            payload=payload,
+            by=by,
+            at_us=self.now_us if at_us is None else at_us,
+            position=self._message_position,
+        )
+
+    def signal(self, name: str, payload: JsonValue = None) -> TickPayload:
+        """A signal arrives."""
+        return self.tick(messages=[self.message("signal", name, payload)])
+
+    def event(self, name: str, payload: JsonValue = None, *, at_us: int | None = None) -> TickPayload:
+        """An event that the bus found this run for arrives; `at_us` is when it was published."""
+        message_id = f"event:e-{self._message_position + 1}"
+        return self.tick(messages=[self.message("event", name, payload, id=message_id, at_us=at_us)])
+
+    def vote(self, node: str, decision: str, by: str, comment: str | None = None) -> TickPayload:
+        """Somebody votes."""
+        payload: JsonValue = {"decision": decision, "comment": comment}
+        return self.tick(messages=[self.message("vote", payload=payload, node=node, by=by)])
+
+    def work_case(self, node: str, by: str, **changes: JsonValue) -> TickPayload:
+        """Somebody works on a case."""
+        return self.tick(messages=[self.message("case", payload=changes, node=node, by=by)])
+
+    def reply(self, node: str, payload: JsonValue, by: str = "") -> TickPayload:
+        """Somebody answers an interaction."""
+        return self.tick(messages=[self.message("reply", payload=payload, node=node, by=by)])
+
+    def digest(self, node: str, **told: JsonValue) -> TickPayload:
+        """The store tells what became of the item that a digest step has brought."""
+        id = message_id(node, self.state.reopened_count)
+        return self.tick(messages=[self.message("digest", payload=told, node=node, id=id)])
 
     def advance(self, seconds: float) -> TickPayload:
         """Time passes, and what is due fires."""
@@ -132,6 +212,10 @@ class Driver:
     def statuses(self) -> dict[str, str]:
         """Status of each node that something happened to."""
         return {ref: node.status for ref, node in self.state.nodes.items()}
+
+    def disposition(self, message_id: str) -> str:
+        """What became of a message; empty as long as it waits."""
+        return self.dispositions.get(message_id, "")
 
     def events(self) -> list[AnyEvent]:
         """All events so far."""
@@ -167,6 +251,66 @@ class Driver:
         )
         assert comparable(self.folded()) == comparable(state), "folding the journal does not give the live state"
         assert recomputed(self.program, before, payload.events, state.at_us) == text, "the row is not reproducible"
+
+    def _write_outbox(self, payload: TickPayload) -> None:
+        """What the commit would write beside the row."""
+        outbox = payload.outbox
+        assert not {ref for ref, _ in outbox.waits} & set(outbox.waits_gone), "a wait is written and removed at once"
+        assert not set(outbox.inbox) & set(outbox.inbox_gone), "an inbox item is written and removed at once"
+        for ref in outbox.waits_gone:
+            self.waits = {key: wait for key, wait in self.waits.items() if key[0] != ref}
+        for ref in outbox.inbox_gone:
+            self.inbox.pop(ref, None)
+        self.waits.update(outbox.waits)
+        self.inbox.update(outbox.inbox)
+        assert not set(outbox.digests) & set(outbox.digests_gone), "a digest is written and removed at once"
+        for ref in outbox.digests_gone:
+            self.digests.pop(ref, None)
+        self.digests.update(outbox.digests)
+        self.published += outbox.published
+        self.sent += outbox.sent
+        for disposition in outbox.messages.values():
+            before = self.disposition(disposition.message_id)
+            assert before not in FINAL_DISPOSITIONS, f"{disposition} after {before}"
+            self.dispositions[disposition.message_id] = disposition.disposition
+
+    def _check(self, payload: TickPayload) -> None:
+        state = self.state
+        earliest = state.timers.earliest()
+        if state.paused_at_us is None and earliest is not None:
+            assert earliest[0] > max(self.now_us, state.at_us) or payload.is_limited, (
+                f"a deadline has passed: {earliest}"
+            )
+        assert {message_id for message_id, what in self.dispositions.items() if what == "buffered"} == set(state.inbox)
+        armed = {key for key in state.timers.deadlines() if not key.startswith("@")}
+        waiting = {ref for ref, node in state.nodes.items() if node.status == "waiting"}
+        assert armed <= waiting, "a timer outlives its node"
+        listening: set[tuple[str, str]] = {(ref, name) for name, refs in state.listeners.items() for ref in refs}
+        assert listening == {(ref, name) for ref in waiting for name in state.nodes[ref].names}
+        asked = {ref for ref in waiting if state.nodes[ref].waiting in ASKING}
+        gathered = {ref for ref in waiting if state.nodes[ref].waiting == "digest"}
+        assert asked | armed | gathered | {ref for ref, _ in listening} == waiting, "a node waits for nothing"
+        assert set(self.digests) == gathered, "other nodes bring items to digests"
+        hearing = {(ref, name.removeprefix("event:")) for ref, name in listening if name.startswith("event:")}
+        if not state.is_terminal:
+            hearing |= {("@on", handler.event) for handler in self.program.handlers if handler.event is not None}
+        assert {(ref, wait.name) for (ref, _), wait in self.waits.items()} == hearing, "the bus knows other waits"
+        assert set(self.inbox) == asked, "the inbox shows other nodes"
+        for ref, item in self.inbox.items():
+            assert item.due_at_us == state.timers.due_at_us(ref) or state.paused_at_us is not None
+        if state.is_terminal:
+            assert not waiting
+            assert not state.timers
+
+
+def timer_ends(events: list[AnyEvent], key: str) -> int:
+    """How often the timer of `key` fired."""
+    return sum(isinstance(event, TimerFired) and event.key == key for event in events)
+
+
+def settlements(events: list[AnyEvent], ref: str) -> list[NodeSettled]:
+    """Each time that `ref` settled."""
+    return [event for event in events if isinstance(event, NodeSettled) and event.node == ref]
 
 
 def recomputed(program: Program, before: RunState, events: list[AnyEvent], at_us: int) -> bytes:
