@@ -37,7 +37,14 @@ def prepared(tick: Tick, node: ProgramNode, own: JsonObject) -> list[Sending]:
             node=node.ref, event_id=event_id, name=emitted.event, payload=stored.inline, payload_ref=stored.ref
         )
         source = f"{state.run_id}/{node.ref}"
-        bus = BusEvent(tenant=state.tenant, event_id=event_id, name=emitted.event, payload=stored.value, source=source)
+        bus = BusEvent(
+            tenant=state.tenant,
+            event_id=event_id,
+            name=emitted.event,
+            payload=stored.value,
+            published_at_us=tick.now_us,
+            source=source,
+        )
         sendings.append((event, bus))
     for index, sent in enumerate(node.step.signal):
         run_id = _run_id(node.templates[f"signal[{index}].run"].render(activation), node.ref)
