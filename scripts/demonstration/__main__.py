@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -169,13 +169,14 @@ def _table(steps: list[StepAccount]) -> Table:
 
 async def demonstrate(console: Console, folder: Path, work: Path, pace_s: float) -> int:
     """Start the database, show everything, and see that nothing is left running."""
-    async with EmbeddedPostgres(work / "postgres", stop_on_parent_death=True) as server:
+    async with AsyncExitStack() as stack:
+        stack.callback(shutil.rmtree, work / "postgres")
+        server = await stack.enter_async_context(EmbeddedPostgres(work / "postgres", stop_on_parent_death=True))
         console.print(f"PostgreSQL {server.pid} runs, with fsync on. The folder is {folder}.")
         server_pid = server.pid
         await migrate(server.dsn())
         demonstration = Demonstration(console, folder, work, server.dsn(), pace_s)
         status = await demonstration.perform()
-    shutil.rmtree(work / "postgres")
     left = await asyncio.to_thread(still_running, (server_pid, *demonstration.host_pids))
     console.print(f"Still running: {left}" if left else "Nothing is left running.")
     console.print(f"The report lies in {demonstration.report}", soft_wrap=True)

@@ -21,10 +21,17 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 PACE_S = "0.2"
 
 
-def demo(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def inspected(tmp_path: Path) -> Path:
+    folder = tmp_path / "inspected"
+    folder.mkdir()
+    return folder
+
+
+def demo(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(CHECKOUT / "scripts" / "demo"), *map(str, arguments)],
-        env={**os.environ, "DUCTOR_PYTHON": sys.executable},
+        [str(CHECKOUT / "scripts" / "demo"), str(folder), "--pace", PACE_S],
+        env={**os.environ, "DUCTOR_PYTHON": sys.executable, "TMPDIR": str(folder.parent)},
         capture_output=True,
         text=True,
         check=False,
@@ -32,12 +39,12 @@ def demo(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_killed_run_is_finished_and_every_promise_kept(tmp_path: Path):
-    (tmp_path / "a.txt").write_text("one\ntwo\n")
-    (tmp_path / "b.txt").write_text("one\ntwo\n")
-    (tmp_path / "lost").symlink_to("nowhere")
+def test_a_killed_run_is_finished_and_every_promise_kept(inspected: Path):
+    (inspected / "a.txt").write_text("one\ntwo\n")
+    (inspected / "b.txt").write_text("one\ntwo\n")
+    (inspected / "lost").symlink_to("nowhere")
 
-    done = demo(tmp_path, "--pace", PACE_S)
+    done = demo(inspected)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "with SIGKILL" in done.stdout
@@ -56,10 +63,11 @@ def test_a_killed_run_is_finished_and_every_promise_kept(tmp_path: Path):
     assert cut_off.pid != repeated.pid
 
 
-def test_a_folder_without_files_fails_the_run_and_the_demonstration_says_why(tmp_path: Path):
-    done = demo(tmp_path, "--pace", PACE_S)
+def test_a_folder_without_files_fails_the_run_and_the_demonstration_says_why(inspected: Path):
+    done = demo(inspected)
     assert done.returncode == 1
     assert "EmptyFolder" in done.stdout
+    assert not any(inspected.parent.glob("ductor-demo-*/postgres"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -90,8 +98,8 @@ def test_an_interrupted_demonstration_leaves_nothing(tmp_path: Path, number: sig
     assert not any(made.iterdir())
 
 
-def test_what_is_no_folder_is_refused(tmp_path: Path):
-    done = demo(tmp_path / "missing")
+def test_what_is_no_folder_is_refused(inspected: Path):
+    done = demo(inspected / "missing")
     assert done.returncode == 2
     assert "is no folder" in done.stderr
 
