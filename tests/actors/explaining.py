@@ -4,10 +4,9 @@ from collections.abc import Iterable, Iterator
 
 from ductor.actors.explain import Explanation, explain
 from ductor.actors.reasons.reason import Reason
-from ductor.actors.tick.compute import TickInputs, compute
 from ductor.definitions.values import JsonValue
 from ductor.journal.codec import encode_state
-from ductor.journal.events import ControlReceived, Message, MessageKind
+from ductor.journal.events import ControlReceived, MessageKind
 from ductor.journal.store import HostRecord
 from tests.actors.tick.driver import Driver
 
@@ -56,22 +55,10 @@ def send(
     by: str = "",
 ) -> None:
     """A message reaches the run."""
-    position = driver.state.message_position + 1
-    message_id = f"event:{position}" if kind == "event" else f"message-{position}"
-    message = Message(
-        id=message_id,
-        kind=kind,
-        name=name,
-        node=node,
-        payload=payload,
-        by=by,
-        at_us=driver.now_us,
-        position=position,
-    )
-    before = driver.folded()
-    made = compute(driver.program, driver.state, TickInputs(messages=[message]), driver.now_us)
-    if made.events:
-        driver._commit(made, before)
+    if kind == "event":
+        driver.event(name, payload)
+    else:
+        driver.tick(messages=[driver.message(kind, name, payload, node=node, by=by)])
 
 
 def pause(driver: Driver, by: str = "ann", reason: str = "audit") -> None:
