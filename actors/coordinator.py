@@ -212,7 +212,10 @@ class Coordinator(LoopActor):
         for ref in state.open_nodes:
             node = state.nodes[ref]
             if node.status == "running" and (ref, node.generation) not in finished:
-                self.engine.offer(self._assignment(ref, is_redelivery=True))
+                assignment = self._assignment(ref, is_redelivery=True)
+                self.engine.offer(assignment)
+                if state.closing is not None and not state.closing.defers_started:
+                    self.engine.cancel(assignment.token)  # it was told to stop in an earlier life
 
     # --- tick ---------------------------------------------------------------------------------------------------------
 
@@ -236,18 +239,18 @@ class Coordinator(LoopActor):
         if results or rows:
             inputs.results = [result.finished for result in results] + [finished_of(row) for row in rows]
             inputs.payloads = [(result.payload, result.value) for result in results if result.payload is not None]
-        if messages and not was_paused:
-            inputs.messages = messages
+        inputs.messages = messages
         if control is not None:
             inputs.control = ControlReceived(
                 request_id=control.request_id, kind=control.kind, arguments=control.arguments, by=control.by
             )
         payload = compute(program, state, inputs, self.engine.clock.now_us())
+        self._messages = payload.unread
+        if payload.deferred:
+            results, rows = self._keep_for_later(results), []
         if was_paused:
             # resumed: what waited meanwhile is read now, and attempts that were lost meanwhile are issued again
             self._reads_inputs = self._reissues = state.paused_at_us is None
-            if payload.deferred:
-                results, rows = self._keep_for_later(results), []
         if payload.events or payload.control is not None or rows or payload.outbox.messages:
             self._commit(payload, results, rows, control)
             return
@@ -328,7 +331,7 @@ class Coordinator(LoopActor):
             self._answer_start(Started(self.run_id, is_new=True))
         self._tail_bytes += len(in_flight.commit.events)
         commit = in_flight.commit
-        if commit.waits or commit.published or commit.sent:
+        if commit.waits or commit.published or commit.sent or commit.digests:
             self.engine.sent_with(commit)
         if state.is_terminal and commit.version:
             self.engine.run_ended(outcome_of(state))
@@ -363,6 +366,11 @@ class Coordinator(LoopActor):
             self.actor_ref.stop()
             return
         self.engine.at_rest(self, state.next_due_us)
+
+    @property
+    def is_carrying_on(self) -> bool:
+        """Whether the run is in hand here and has not ended."""
+        return self.state is not None and not self.state.is_terminal
 
     def passivate(self) -> bool:
         """Leave memory, if nothing is going on. Everything that matters is in the journal."""

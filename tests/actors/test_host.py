@@ -226,3 +226,23 @@ async def test_a_start_without_a_trigger_takes_the_defaults_of_an_object():
     """
     async with bench.host(text, bench.handler()) as host:
         assert (await host.outcome((await host.start("subject")).run_id)).output == {"a": "world"}
+
+
+@virtual_time
+async def test_an_attempt_that_was_told_to_stop_is_not_begun_again_by_the_next_host():
+    bench = Bench()
+
+    async def stubborn(_: int) -> None:
+        await asyncio.Event().wait()
+
+    store = WrappedStore(bench.store)
+    async with bench.host(ONE, bench.handler(stubborn), store, HostOptions(drain_ms=0)) as host:
+        started = await host.start("subject")
+        await asyncio.sleep(1)
+        host.engine.cancel = lambda _token: None  # type: ignore[method-assign]  # the host dies before it tells the worker
+        await host.request(started.run_id, "cancel")
+        await asyncio.sleep(1)
+        assert bench.calls == ["work"]
+    async with bench.host(ONE, bench.handler(stubborn)) as host:
+        assert (await host.outcome(started.run_id, timeout_ms=5_000)).status == "cancelled"
+    assert bench.calls == ["work"]
