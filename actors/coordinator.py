@@ -161,6 +161,7 @@ class Coordinator(LoopActor):
     async def _read_inputs(self) -> None:
         state = self.state
         self._reads_inputs = False
+        self._is_due = True  # nobody tells us again of what is read now
         inputs = await self.engine.store.inputs(self.run_id)
         if state is None or inputs is None or inputs.head_version != state.version:
             await self._load()  # somebody else has written meanwhile

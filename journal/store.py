@@ -649,7 +649,8 @@ class Store(BulkControlStore, DigestStore, Protocol):
     async def runs_to_wake(self, now_us: int, limit: int) -> Sequence[str]:
         """Ids of runs that something waits for: overdue timers, unapplied controls, attempts and messages, `pending`
         runs. Each cause gets its turn, so that none keeps the others out of `limit`. Of a paused run only controls
-        count."""
+        count; what else waits for it may not be found before a host recovers (`runs_to_recover`): who resumes a run
+        reads its `inputs`."""
         ...
 
     async def next_due_us(self) -> int | None:

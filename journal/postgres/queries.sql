@@ -141,53 +141,6 @@ FROM ductor.eec_definition
 WHERE is_published AND (:tenant::text IS NULL OR tenant = :tenant::text)
 ORDER BY position DESC
 
--- name: runs_to_recover
-SELECT run_id::text FROM ductor.eec_workflow_run
-WHERE status IN ('pending', 'running') AND (:after_run_id::uuid IS NULL OR run_id > :after_run_id::uuid)
-ORDER BY run_id
-LIMIT :limit::integer
-
--- name: runs_to_wake
--- Each cause gets its turn: the oldest of every cause, then the second of every cause, ... Of a paused run only controls
--- count; what else waits for it is passed over, so many at most as `held_limit` says.
-SELECT run_id::text FROM (
-    (SELECT t.run_id, 1 AS cause, row_number() OVER (ORDER BY t.due_at_us, t.run_id) AS turn FROM (
-        SELECT run_id, due_at_us FROM ductor.eec_workflow_timer WHERE due_at_us <= :now_us::bigint
-        ORDER BY due_at_us, run_id LIMIT :held_limit::integer) AS t
-     JOIN ductor.eec_workflow_run r ON r.run_id = t.run_id
-     WHERE r.status <> 'paused' ORDER BY t.due_at_us, t.run_id LIMIT :limit::integer)
-    UNION ALL
-    (SELECT run_id, 2, row_number() OVER (ORDER BY min(position)) FROM (
-        SELECT run_id, position FROM ductor.eec_workflow_control WHERE disposition = ''
-        ORDER BY position LIMIT :scan_limit::integer) AS waiting
-     GROUP BY run_id ORDER BY min(position) LIMIT :limit::integer)
-    UNION ALL
-    (SELECT run_id, 3, row_number() OVER (ORDER BY min(position)) FROM (
-        SELECT w.run_id, w.position FROM (
-            SELECT run_id, position FROM ductor.eec_workflow_step_attempt WHERE disposition = ''
-            ORDER BY position LIMIT :held_limit::integer) AS w
-        JOIN ductor.eec_workflow_run r ON r.run_id = w.run_id
-        WHERE r.status <> 'paused' ORDER BY w.position LIMIT :scan_limit::integer) AS waiting
-     GROUP BY run_id ORDER BY min(position) LIMIT :limit::integer)
-    UNION ALL
-    (SELECT run_id, 4, row_number() OVER (ORDER BY min(position)) FROM (
-        SELECT w.run_id, w.position FROM (
-            SELECT run_id, position FROM ductor.eec_workflow_signal WHERE disposition = ''
-            ORDER BY position LIMIT :held_limit::integer) AS w
-        JOIN ductor.eec_workflow_run r ON r.run_id = w.run_id
-        WHERE r.status <> 'paused' ORDER BY w.position LIMIT :scan_limit::integer) AS waiting
-     GROUP BY run_id ORDER BY min(position) LIMIT :limit::integer)
-    UNION ALL
-    (SELECT run_id, 5, row_number() OVER (ORDER BY run_id) FROM ductor.eec_workflow_run
-     WHERE status = 'pending' AND status IN ('pending', 'running') ORDER BY run_id LIMIT :limit::integer)
-) AS due
-GROUP BY run_id
-ORDER BY min(turn * 5 + cause)
-LIMIT :limit::integer
-
--- name: next_due_us
-SELECT min(due_at_us) FROM ductor.eec_workflow_timer WHERE due_at_us IS NOT NULL
-
 -- name: beat
 INSERT INTO ductor.eec_host AS h (host_id, started_at_us, heartbeat_at_us, tasks)
 VALUES (:host_id::text, :started_at_us::bigint, ductor.eec_now_us(), :tasks::text[])

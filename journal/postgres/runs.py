@@ -9,15 +9,9 @@ from ductor.journal.postgres.rows import FIRST_RUN_ID, transition
 from ductor.journal.postgres.statements import heads_statement
 from ductor.journal.store import Head, LoadedRun, RunFilter, RunInputs, Snapshot, Transition
 
-WAKE_SCAN_ROWS = 10_000
-"""Unapplied inputs that a search for runs to wake looks at."""
-
-WAKE_HELD_ROWS = 100_000
-"""Timers and inputs of paused runs that such a search passes over."""
-
 
 class Runs:
-    """Heads, histories, payloads, snapshots, and which runs need to be woken."""
+    """Heads, histories, payloads, snapshots, and which runs are open."""
 
     _database: Database
     _loads: GroupReader[LoadedRun]
@@ -80,19 +74,6 @@ class Runs:
             state=snapshot.state,
         )
 
-    async def runs_to_recover(self, after_run_id: str | None, limit: int) -> Sequence[str]:
-        """Ids of `pending` and `running` runs in order of id, a page at a time."""
-        rows = await self._database.fetch("runs_to_recover", after_run_id=after_run_id, limit=limit)
-        return [row[0] for row in rows]
-
-    async def runs_to_wake(self, now_us: int, limit: int) -> Sequence[str]:
-        """Ids of runs that something waits for. Each cause gets its turn: the oldest of every cause, then the next. Of
-        a paused run only controls count."""
-        rows = await self._database.fetch(
-            "runs_to_wake", now_us=now_us, limit=limit, scan_limit=WAKE_SCAN_ROWS, held_limit=WAKE_HELD_ROWS
-        )
-        return [row[0] for row in rows]
-
     async def open_run_ids(
         self, tenant: str, definition: str | None, after_run_id: str | None, limit: int
     ) -> Sequence[str]:
@@ -102,8 +83,3 @@ class Runs:
         if definition is not None:
             query, values["definition"] = "open_run_ids_of_definition", definition
         return [row[0] for row in await self._database.fetch(query, **values)]
-
-    async def next_due_us(self) -> int | None:
-        """The earliest timer of all runs."""
-        row = await self._database.fetch_row("next_due_us")
-        return None if row is None else row[0]

@@ -126,10 +126,15 @@ CREATE TABLE ductor.eec_workflow_step_attempt (
     position bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     disposition text NOT NULL DEFAULT '',
     applied_version bigint,
+    -- passed over because the run was paused
+    is_held boolean NOT NULL DEFAULT false,
     PRIMARY KEY (run_id, node, generation)
 );
 COMMENT ON TABLE ductor.eec_workflow_step_attempt IS 'Results that could not ride in a tick, and what became of them.';
-CREATE INDEX eec_workflow_step_attempt_waiting ON ductor.eec_workflow_step_attempt (position) WHERE disposition = '';
+CREATE INDEX eec_workflow_step_attempt_waiting ON ductor.eec_workflow_step_attempt (position)
+    WHERE disposition = '' AND NOT is_held;
+CREATE INDEX eec_workflow_step_attempt_held ON ductor.eec_workflow_step_attempt (position)
+    WHERE disposition = '' AND is_held;
 
 CREATE TABLE ductor.eec_workflow_signal (
     run_id uuid NOT NULL,
@@ -145,13 +150,16 @@ CREATE TABLE ductor.eec_workflow_signal (
     position bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     disposition text NOT NULL DEFAULT '',
     applied_version bigint,
+    -- passed over because the run was paused
+    is_held boolean NOT NULL DEFAULT false,
     PRIMARY KEY (run_id, message_id),
     -- an event's own id has 255 bytes at most; here `event:` stands before it
     CONSTRAINT eec_workflow_signal_message_id CHECK (octet_length(message_id) <= 261)
 );
 COMMENT ON TABLE ductor.eec_workflow_signal IS
     'Messages to a run: signals, events, votes and replies, and what became of them.';
-CREATE INDEX eec_workflow_signal_waiting ON ductor.eec_workflow_signal (position) WHERE disposition = '';
+CREATE INDEX eec_workflow_signal_waiting ON ductor.eec_workflow_signal (position) WHERE disposition = '' AND NOT is_held;
+CREATE INDEX eec_workflow_signal_held ON ductor.eec_workflow_signal (position) WHERE disposition = '' AND is_held;
 CREATE INDEX eec_workflow_signal_unconsumed ON ductor.eec_workflow_signal (run_id, kind)
     WHERE disposition IN ('', 'buffered');
 

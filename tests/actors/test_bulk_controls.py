@@ -147,7 +147,7 @@ async def test_another_host_carries_on_where_a_killed_one_was(pages: int, is_ans
     async with bench.host(PARKED, bench.handler()) as host:
         run_ids = await started_runs(host, 10)
     dying = StoreThatDies(bench.store, pages, is_answer_lost=is_answer_lost)
-    async with bench.host(PARKED, bench.handler(), store=dying) as killed:  # type: ignore[arg-type]
+    async with bench.host(PARKED, bench.handler(), store=dying) as killed:
         receipt = await killed.request_all("pause", tenant="default", request_id="r-1")
         await dying.died.wait()
     asked = [run_id for run_id in run_ids if await bench.store.control(run_id, f"{receipt.bulk_id}/{run_id}")]
@@ -184,27 +184,3 @@ async def test_a_run_that_starts_meanwhile_is_asked_and_one_that_starts_later_is
         await until_all_are(host, [*run_ids, *meanwhile], "paused")
         await asyncio.sleep(5)
         assert (await statuses(host))[later[0]] == "waiting"
-
-
-@virtual_time
-async def test_a_paused_run_with_an_overdue_timer_and_a_message_costs_no_wakeups(monkeypatch: pytest.MonkeyPatch):
-    bench = Bench()
-    woken: list[str] = []
-    async with bench.host("steps: [{ref: a, type: wait, duration: 1s}]", bench.handler()) as host:
-        started = await host.start("subject")
-        await host.request(started.run_id, "pause")
-        await until_all_are(host, [started.run_id], "paused")
-        assert await bench.store.next_due_us() is None
-        await host.signal(started.run_id, "later")
-        wake = host.engine.wake
-
-        def noted(run_id: str, *, reissues: bool = True) -> None:
-            woken.append(run_id)
-            wake(run_id, reissues=reissues)
-
-        monkeypatch.setattr(host.engine, "wake", noted)
-        await asyncio.sleep(30)
-        assert woken == []
-        assert (await statuses(host))[started.run_id] == "paused"
-        await host.request(started.run_id, "resume")
-        assert (await host.outcome(started.run_id, timeout_ms=5_000)).status == "completed"

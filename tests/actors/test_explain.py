@@ -129,7 +129,7 @@ def test_a_run_that_nobody_has_looked_at_is_ready():
     reason = step_reason(driver, "a")
     assert (reason.kind, reason.text, reason.details) == ("ready", "begins with the next tick", {"will_run": True})
     assert reason.children[0].details["holds"] is True
-    assert run_reason(driver, "next_tick")
+    assert run_reason(driver, "next_tick").text == "its next tick goes on with steps that are ready"
 
 
 def test_a_paused_run_names_who_paused_it_and_lets_its_timers_stand_still():
@@ -260,7 +260,7 @@ def test_a_failure_says_why_it_was_not_tried_again():
         (", retry: {max_attempts: 3}, timeout: {total: 1s}", {"retry_after_ms": 5_000}, "no time was left"),
     ):
         driver = Driver(f"steps: [{{ref: a, type: task, task: work{settings}}}]")
-        driver.fail("a", **arguments)  # type: ignore[arg-type]
+        driver.fail("a", **arguments)
         assert said in step_reason(driver, "a").text
 
 

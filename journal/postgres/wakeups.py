@@ -1,0 +1,38 @@
+"""Which runs are to be woken: by a host that starts, and by the sweeper."""
+
+from collections.abc import Sequence
+
+from ductor.journal.postgres.database import Database
+
+WAKE_SCAN_ROWS = 10_000
+"""Unapplied inputs of each kind that a search for runs to wake looks at."""
+
+
+class Wakeups:
+    """Runs that were left in the middle of something, and runs that something waits for."""
+
+    _database: Database
+
+    async def runs_to_recover(self, after_run_id: str | None, limit: int) -> Sequence[str]:
+        """Ids of `pending` and `running` runs in order of id, a page at a time. The first page also lets inputs be
+        found again that were passed over because their run was paused, and not read when it was resumed."""
+        if after_run_id is None:
+            await self._database.fetch("release_attempts")
+            await self._database.fetch("release_messages")
+        rows = await self._database.fetch("runs_to_recover", after_run_id=after_run_id, limit=limit)
+        return [row[0] for row in rows]
+
+    async def runs_to_wake(self, now_us: int, limit: int) -> Sequence[str]:
+        """Ids of runs that something waits for. Each cause gets its turn: the oldest of every cause, then the next. Of
+        a paused run only controls count."""
+        rows = await self._database.fetch("runs_to_wake", now_us=now_us, limit=limit, scan_limit=WAKE_SCAN_ROWS)
+        run_ids = [row[0] for row in rows if row[0] is not None]
+        if len(run_ids) < len(rows):
+            await self._database.fetch("hold_attempts", scan_limit=WAKE_SCAN_ROWS)
+            await self._database.fetch("hold_messages", scan_limit=WAKE_SCAN_ROWS)
+        return run_ids
+
+    async def next_due_us(self) -> int | None:
+        """The earliest timer of all runs."""
+        row = await self._database.fetch_row("next_due_us")
+        return None if row is None else row[0]
