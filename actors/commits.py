@@ -57,6 +57,8 @@ def commit_of(
         inbox_gone=tuple(outbox.inbox_gone),
         published=tuple(outbox.published),
         sent=tuple(outbox.sent),
+        digests=tuple(outbox.digests.values()),
+        digests_gone=tuple(outbox.digests_gone),
     )
 
 
