@@ -39,13 +39,16 @@
     ON CONFLICT (run_id, message_id) DO NOTHING
 )
 
--- name: waits
+-- name: waits_gone
 , waits_gone AS (
     DELETE FROM ductor.eec_event_wait w
     USING unnest(:waitgone_run_id::uuid[], :waitgone_node::text[], :waitgone_commit_id::uuid[])
         AS g (run_id, node, commit_id)
     WHERE w.run_id = g.run_id AND w.node = g.node AND g.commit_id IN (SELECT commit_id FROM won)
-), waits AS (
+)
+
+-- name: waits
+, waits AS (
     INSERT INTO ductor.eec_event_wait (run_id, node, index, tenant, name, since_us, key_path, key_value)
     SELECT w.run_id, w.node, w.index,
         coalesce(w.tenant, (SELECT h.tenant FROM ductor.eec_workflow_run h WHERE h.run_id = w.run_id)),
@@ -60,14 +63,22 @@
         key_value = EXCLUDED.key_value, is_scanned = false
 )
 
--- name: inbox
--- No key is removed and written by one statement: a person who stays is not removed, and writing finds the row.
+-- name: inbox_gone
 , inbox_gone AS (
     DELETE FROM ductor.eec_workflow_inbox i
     USING unnest(:inboxgone_run_id::uuid[], :inboxgone_node::text[], :inboxgone_commit_id::uuid[])
         AS g (run_id, node, commit_id)
     WHERE i.run_id = g.run_id AND i.node = g.node AND g.commit_id IN (SELECT commit_id FROM won)
-), inbox AS (
+), people_of_gone AS (
+    DELETE FROM ductor.eec_workflow_inbox_person p
+    USING unnest(:inboxgone_run_id::uuid[], :inboxgone_node::text[], :inboxgone_commit_id::uuid[])
+        AS g (run_id, node, commit_id)
+    WHERE p.run_id = g.run_id AND p.node = g.node AND g.commit_id IN (SELECT commit_id FROM won)
+)
+
+-- name: inbox
+-- No key is removed and written by one statement: a person who stays is not removed, and writing finds the row.
+, inbox AS (
     INSERT INTO ductor.eec_workflow_inbox (run_id, node, tenant, kind, title, people, status, since_us, due_at_us)
     SELECT i.run_id, i.node,
         coalesce(i.tenant, (SELECT h.tenant FROM ductor.eec_workflow_run h WHERE h.run_id = i.run_id)),
@@ -82,12 +93,8 @@
         since_us = EXCLUDED.since_us, due_at_us = EXCLUDED.due_at_us
 ), people_gone AS (
     DELETE FROM ductor.eec_workflow_inbox_person p
-    USING (
-        SELECT * FROM unnest(:inboxgone_run_id::uuid[], :inboxgone_node::text[], :inboxgone_commit_id::uuid[])
-        UNION ALL
-        SELECT * FROM unnest(:inbox_run_id::uuid[], :inbox_node::text[], :inbox_commit_id::uuid[])
-    ) AS g (run_id, node, commit_id)
-    WHERE p.run_id = g.run_id AND p.node = g.node AND g.commit_id IN (SELECT commit_id FROM won)
+    USING unnest(:inbox_run_id::uuid[], :inbox_node::text[], :inbox_commit_id::uuid[]) AS i (run_id, node, commit_id)
+    WHERE p.run_id = i.run_id AND p.node = i.node AND i.commit_id IN (SELECT commit_id FROM won)
         AND (p.run_id, p.node, p.person) NOT IN (
             SELECT * FROM unnest(:person_run_id::uuid[], :person_node::text[], :person_person::text[]))
 ), people AS (

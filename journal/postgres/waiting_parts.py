@@ -31,16 +31,9 @@ def waiting_parts(commits: Sequence[Commit]) -> dict[str, Columns]:
         parts["messages"] = _messages(concerned)
     # what follows belongs to a journal row, and does not go without it
     rows = [commit for commit in concerned if commit.version]
-    if any(commit.sent for commit in rows):
-        parts["sent"] = _sent(rows)
-    if any(commit.waits or commit.waits_gone for commit in rows):
-        parts["waits"] = _waits(rows)
-    if any(commit.inbox or commit.inbox_gone for commit in rows):
-        parts["inbox"] = _inbox(rows)
-    if any(commit.digests or commit.digests_gone for commit in rows):
-        parts["digests"] = _digests(rows)
-    if any(commit.published for commit in rows):
-        parts["published"] = _published(rows)
+    for part, fields, fill in _PARTS_OF_ROWS:
+        if any(getattr(commit, field) for commit in rows for field in fields):
+            parts[part] = fill(rows)
     return parts
 
 
@@ -92,9 +85,13 @@ def _sent(commits: Sequence[Commit]) -> Columns:
     }
 
 
+def _waits_gone(commits: Sequence[Commit]) -> Columns:
+    return _gone("waitgone", _of_all(commits, lambda commit: sorted(commit.waits_gone)))
+
+
 def _waits(commits: Sequence[Commit]) -> Columns:
     found = _of_all(commits, lambda commit: sorted(commit.waits, key=lambda wait: (wait.node, wait.index)))
-    return _gone("waitgone", _of_all(commits, lambda commit: sorted(commit.waits_gone))) | {
+    return {
         "wait_run_id": [commit.run_id for commit, _ in found],
         "wait_node": [wait.node for _, wait in found],
         "wait_index": [wait.index for _, wait in found],
@@ -107,10 +104,14 @@ def _waits(commits: Sequence[Commit]) -> Columns:
     }
 
 
+def _inbox_gone(commits: Sequence[Commit]) -> Columns:
+    return _gone("inboxgone", _of_all(commits, lambda commit: sorted(commit.inbox_gone)))
+
+
 def _inbox(commits: Sequence[Commit]) -> Columns:
     found = _of_all(commits, lambda commit: sorted(commit.inbox, key=lambda item: item.node))
     people = [(commit, item.node, person) for commit, item in found for person in sorted({*item.people} or {""})]
-    return _gone("inboxgone", _of_all(commits, lambda commit: sorted(commit.inbox_gone))) | {
+    return {
         "inbox_run_id": [commit.run_id for commit, _ in found],
         "inbox_node": [item.node for _, item in found],
         "inbox_commit_id": [commit.commit_id for commit, _ in found],
@@ -173,3 +174,15 @@ def _tenant(commit: Commit) -> str | None:
 def _new_status(commit: Commit) -> RunStatus | None:
     outcome = commit.head or commit.start
     return None if outcome is None else outcome.status
+
+
+_PARTS_OF_ROWS: tuple[tuple[str, tuple[str, ...], Callable[[Sequence[Commit]], Columns]], ...] = (
+    ("sent", ("sent",), _sent),
+    ("waits_gone", ("waits_gone",), _waits_gone),
+    ("waits", ("waits",), _waits),
+    ("inbox_gone", ("inbox_gone",), _inbox_gone),
+    ("inbox", ("inbox",), _inbox),
+    ("digests", ("digests", "digests_gone"), _digests),
+    ("published", ("published",), _published),
+)
+"""Name of the part, the fields of a commit that need it, and what fills its columns."""

@@ -1,12 +1,13 @@
 """The store under test, once for each implementation."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from ductor.journal.clock import SystemClock
 from ductor.journal.memory import MemoryStore
 from ductor.journal.postgres import PostgresStore
+from ductor.journal.postgres.statements import commit_statement
 from ductor.journal.store import Store
 from tests.postgres_fixtures import Database
 
@@ -57,3 +58,16 @@ def second_store(request: pytest.FixtureRequest, store: Store) -> Store:
     name = "second_memory_store" if isinstance(store, MemoryStore) else "second_postgres_store"
     opened: Store = request.getfixturevalue(name)
     return opened
+
+
+@pytest.fixture
+def low_bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Bounds that a test can reach with a few rows."""
+    for module in ("ductor.journal.memory_messages", "ductor.journal.postgres.messages"):
+        monkeypatch.setattr(f"{module}.MAX_UNCONSUMED_MESSAGES", 2)
+        monkeypatch.setattr(f"{module}.MAX_UNCONSUMED_EVENTS", 3)
+    for module in ("ductor.journal.memory_messages", "ductor.journal.postgres.statements"):
+        monkeypatch.setattr(f"{module}.MAX_UNCONSUMED_SENT_MESSAGES", 3)
+    commit_statement.cache_clear()
+    yield
+    commit_statement.cache_clear()

@@ -61,7 +61,7 @@ async def test_an_event_is_read_back_exactly_with_time_and_position(store: Store
     after_us = await store.now_us()
     assert before_us <= receipt.published_at_us <= after_us
     (stored,) = await kept(store)
-    place = {"published_at_us": receipt.published_at_us, "position": receipt.position}
+    place: dict[str, Any] = {"published_at_us": receipt.published_at_us, "position": receipt.position}
     assert stored == event(payload=EXACT, source="run/step", **place)
     assert repr(stored.payload) == repr(EXACT)
     assert list(await store.unmatched_events(FAR_FUTURE_US, 10)) == [stored]
@@ -188,7 +188,7 @@ async def test_old_events_are_removed_once_they_are_matched(store: Store):
 
 async def test_waits_are_found_by_name_and_key(store: Store):
     runs = sorted([await started(store) for _ in range(4)], key=lambda run: run.run_id)
-    keyed = {"key_path": "payload.order_id", "key_value": '"7"'}
+    keyed: dict[str, Any] = {"key_path": "payload.order_id", "key_value": '"7"'}
     await send_well(
         store,
         runs[0].commit(waits=(wait(), wait("other", name="order.lost"))),

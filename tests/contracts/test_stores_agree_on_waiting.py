@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ductor.definitions.values import JsonValue
 from ductor.journal.events import Message, PayloadRef
 from ductor.journal.memory import MemoryStore
 from ductor.journal.postgres import PostgresStore
@@ -31,6 +32,7 @@ NODES = ["a", "ab", "a_b", "@on"]
 NAMES = ["shipped", "paid"]
 KEYS = [("", ""), ("payload.id", "1"), ("payload.id", '"é"')]
 PEOPLE = ["ann", "bob", "größe"]
+PAYLOADS: list[JsonValue] = [1, 1.0, 2**70, None, {"id": "é"}]
 FAR_FUTURE_US = START_US * 10
 
 
@@ -117,7 +119,7 @@ class Story:
             tenant=self.random.choice(TENANTS),
             event_id=EVENT_IDS[number],
             name=self.random.choice(NAMES),
-            payload=self.random.choice([1, 1.0, 2**70, None, {"id": "é"}]),
+            payload=self.random.choice(PAYLOADS),
         )
 
     def deed(self) -> Any:

@@ -117,7 +117,7 @@ async def test_a_refused_value_leaves_the_callers_transaction_as_it_was(
 ) -> None:
     (run_id,) = await started_runs(store, 1)
     async with connection.transaction():
-        assert await publish_event_on(connection, EVENT)
+        assert (await publish_event_on(connection, EVENT)).verdict == "accepted"
         with pytest.raises(ValueRefusedError):
             await send_message_on(connection, run_id, Message(id="", kind="signal"))
         with pytest.raises(ValueRefusedError):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -76,7 +76,7 @@ async def test_a_delivery_is_made_once_and_wakes_its_run(store: PostgresStore, p
 
 async def test_a_tick_sends_and_publishes_once(store: PostgresStore, proxy: CuttingProxy) -> None:
     sender, target = await started_runs(store, 2)
-    parts = {
+    parts: dict[str, Any] = {
         "sent": (SentMessage(target, SIGNAL),),
         "published": (EVENT,),
         "waits": (EventWait(node="n", index=0, name="x", since_us=1),),
