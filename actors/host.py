@@ -61,6 +61,9 @@ ALONE_POLL_S = 60.0
 """So often where there are no other hosts, which is a safety net and no more."""
 
 
+DefinitionKey = tuple[str, str, str | None, str | None]
+"""Tenant, name, version label, manifest hash."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -114,7 +117,8 @@ class EngineHost(Client):
         self._engine: Engine | None = None
         self._sweeper: Sweeper | None = None
         self._digests: Digests | None = None
-        self._cached: dict[tuple[str, str, str | None, str | None], tuple[int, PublishedDefinition]] = {}
+        self._cached: dict[DefinitionKey, tuple[int, PublishedDefinition]] = {}
+        self._looking: dict[DefinitionKey, asyncio.Future[PublishedDefinition]] = {}
 
     @property
     def engine(self) -> Engine:
@@ -227,7 +231,12 @@ class EngineHost(Client):
         key, now_us = (tenant, name, version, manifest_hash), self.clock.now_us()
         cached = self._cached.get(key)
         if cached is None or now_us - cached[0] > DEFINITION_CACHE_MS * 1_000:
-            record = await self._definition(name, tenant=tenant, version=version, manifest_hash=manifest_hash)
+            looking = self._looking.get(key)
+            if looking is None:  # however many starts wait for it, one looks
+                looked_up = self._definition(name, tenant=tenant, version=version, manifest_hash=manifest_hash)
+                looking = self._looking[key] = asyncio.ensure_future(looked_up)
+                looking.add_done_callback(lambda _: self._looking.pop(key, None))
+            record = await asyncio.shield(looking)
             if len(self._cached) >= MAX_DEFINITIONS_CACHED:
                 self._cached.clear()
             cached = self._cached[key] = (now_us, record)

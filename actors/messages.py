@@ -8,7 +8,7 @@ from ductor.journal.events import AttemptFinished, Message
 from ductor.journal.store import CommitAnswer, Payload
 
 
-class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One attempt to execute, as the commit that recorded it says. Told to a worker after that commit, never before.
 
     Attributes:
@@ -36,7 +36,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     is_redelivery: bool = False
 
 
-class AttemptResult(msgspec.Struct, frozen=True):
+class AttemptResult(msgspec.Struct, frozen=True, gc=False):
     """A worker's report. `payload` is the output's text where it is too large for an event (then `value` is the output
     itself and the event holds the reference)."""
 
@@ -68,7 +68,7 @@ class TimerDue(msgspec.Struct, frozen=True):
     """The run's earliest deadline has come, by the database's clock."""
 
 
-class Committed(msgspec.Struct, frozen=True):
+class Committed(msgspec.Struct, frozen=True, gc=False):
     """The store's answer to the commit in flight."""
 
     answer: CommitAnswer

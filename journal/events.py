@@ -92,7 +92,13 @@ class NodeReset(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
 
 
 class Event(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", forbid_unknown_fields=True
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="type",
+    forbid_unknown_fields=True,
+    gc=False,  # events are values: they can't be part of a cycle
 ):
     """Base of all events. A field that is not known here is as much a reason to leave the run alone as an unknown tag:
     to drop it would be to fold the journal differently from the host that wrote it."""

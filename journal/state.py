@@ -44,7 +44,7 @@ ADDRESSED: frozenset[str] = ASKING | {"digest"}
 """What nodes wait for to which messages are addressed by the node's name."""
 
 
-class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True):
+class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     """The state of one step in one run.
 
     Attributes:
@@ -111,7 +111,7 @@ class Closing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     defers_started: bool = False
 
 
-class Timers(msgspec.Struct):
+class Timers(msgspec.Struct, gc=False):
     """Deadlines by key, of two sorts: relative ones, which a pause moves all together by growing `shifted_us`, and
     absolute ones, which it does not.
 

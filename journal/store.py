@@ -50,7 +50,7 @@ class Payload(msgspec.Struct, frozen=True):
     text: bytes
 
 
-class HeadStart(msgspec.Struct, frozen=True, kw_only=True):
+class HeadStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The head row of a new run, written with version 1. `key` makes the start idempotent in (tenant, definition)."""
 
     tenant: str
@@ -66,7 +66,7 @@ class HeadStart(msgspec.Struct, frozen=True, kw_only=True):
     error_type: str | None = None
 
 
-class HeadUpdate(msgspec.Struct, frozen=True, kw_only=True):
+class HeadUpdate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What people filter by, when it changes."""
 
     status: RunStatus
@@ -74,7 +74,7 @@ class HeadUpdate(msgspec.Struct, frozen=True, kw_only=True):
     error_type: str | None = None
 
 
-class TimerUpdate(msgspec.Struct, frozen=True):
+class TimerUpdate(msgspec.Struct, frozen=True, gc=False):
     """The run's earliest deadline from now on; None: no deadline."""
 
     due_at_us: int | None
@@ -170,7 +170,7 @@ class SentMessage(msgspec.Struct, frozen=True):
     message: Message
 
 
-class Commit(msgspec.Struct, frozen=True, kw_only=True):
+class Commit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one tick writes. `events` is the JSON text of the row; `hash` its chain hash.
 
     `version` 0 marks a commit without a journal row: dispositions alone, for a tick that changed nothing.
@@ -201,7 +201,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     digests_gone: tuple[str, ...] = ()
 
 
-class Appended(msgspec.Struct, frozen=True):
+class Appended(msgspec.Struct, frozen=True, gc=False):
     """The commit is durable."""
 
     version: int
@@ -610,6 +610,12 @@ class Store(BulkControlStore, DigestStore, Protocol):
         self, tenant: str, definition: str | None, after_run_id: str | None, limit: int
     ) -> Sequence[str]:
         """Ids of runs that have not ended, a page in order of id: for bulk controls and overlap policies."""
+        ...
+
+    async def open_runs_by_key(
+        self, tenant: str, definition: str, key_prefix: str, limit: int
+    ) -> Sequence[tuple[str, str]]:
+        """Id and start key of runs that have not ended and whose key begins so, in order of id."""
         ...
 
     async def append_attempt(self, row: AttemptRow, payloads: Sequence[Payload] = ()) -> None:
