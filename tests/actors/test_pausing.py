@@ -7,8 +7,9 @@ import pytest
 
 from ductor.actors.client import Client
 from ductor.actors.tasks import task
+from ductor.journal.events import Message
 from ductor.testing import virtual_time
-from tests.actors.hosting import Bench, WrappedStore
+from tests.actors.hosting import Bench, HeldStore, WrappedStore
 
 
 async def until_it_is(client: Client, run_id: str, status: str) -> None:
@@ -52,6 +53,32 @@ async def test_what_came_meanwhile_is_read_by_who_resumes(leaves_memory: bool):
         await host.request(run_id, "resume")
         outcome = await host.outcome(run_id, timeout_ms=1_000)
         assert outcome.output == {"a": 1, "b": "came"}
+
+
+class UnsweptHeldStore(HeldStore):
+    """No search finds what waits for runs, and commits can be kept back."""
+
+    async def runs_to_wake(self, now_us: int, limit: int) -> Sequence[str]:
+        return []
+
+
+@virtual_time
+async def test_what_comes_while_the_run_is_being_resumed_is_read_after_that():
+    bench = Bench()
+    store = UnsweptHeldStore(bench.store)
+    store.is_holding = False
+    text = "steps: [{ref: b, type: wait, signal: go}]"
+    async with bench.host(text, bench.handler(), store=store) as host:  # type: ignore[arg-type]
+        run_id = (await host.start("subject")).run_id
+        await host.request(run_id, "pause")
+        await until_it_is(host, run_id, "paused")
+        store.is_holding = True
+        await host.request(run_id, "resume")
+        await asyncio.sleep(1)
+        assert len(store.held) == 1
+        await bench.store.send_message(run_id, Message(id="m-1", kind="signal", name="go"))  # nobody tells the host
+        store.release()
+        assert (await host.outcome(run_id, timeout_ms=1_000)).status == "completed"
 
 
 @virtual_time
