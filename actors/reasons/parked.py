@@ -7,15 +7,18 @@ import msgspec
 from ductor.actors.reasons.people import approval_reason, asked_reason
 from ductor.actors.reasons.reason import Reason, ReasonKind, Subject, condition_details, listed, shown, standing_still
 from ductor.actors.steps.event_set import arrived_events, missing_names
+from ductor.actors.steps.wait import ends_at_goal
 from ductor.actors.tick.retry import policy_for
 from ductor.definitions.durations import format_duration_ms
 from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.expressions.correlation import Correlation
 from ductor.definitions.program import ProgramNode
+from ductor.definitions.steps.digest import DigestStep
 from ductor.definitions.steps.event_set import EventSetStep
 from ductor.definitions.steps.step import ParkedStep, WorkerStep
 from ductor.definitions.steps.wait import WaitStep
 from ductor.definitions.values import JsonObject
+from ductor.journal.codec import encode_value
 from ductor.journal.events import WaitingType
 
 
@@ -37,7 +40,7 @@ def parked_reason(subject: Subject, node: ProgramNode) -> Reason:
 def _timeout(subject: Subject, node: ProgramNode) -> tuple[Reason, ...]:
     """What happens when its time is up."""
     step, state = node.step, subject.node_state(node.ref)
-    if not isinstance(step, ParkedStep) or step.timeout_ms is None or not _timer_is_timeout(subject, node):
+    if not isinstance(step, ParkedStep) or step.timeout_ms is None or ends_at_goal(state):
         return ()
     if isinstance(step, EventSetStep) and step.policy == "until_timeout":
         what = "then it goes on with what has arrived"
@@ -60,15 +63,6 @@ def _timeout(subject: Subject, node: ProgramNode) -> tuple[Reason, ...]:
     )
 
 
-def _timer_is_timeout(subject: Subject, node: ProgramNode) -> bool:
-    """Whether the node's timer is its timeout, and not the time that a `wait` waits for."""
-    step, state = node.step, subject.node_state(node.ref)
-    assert isinstance(step, ParkedStep)
-    if state.until_us is None or step.timeout_ms is None:
-        return False
-    return state.until_us == state.parked_at_us + step.timeout_ms * 1_000
-
-
 def _timer(subject: Subject, node: ProgramNode) -> Reason:
     step = node.step
     assert isinstance(step, WaitStep)
@@ -87,10 +81,10 @@ def _timer(subject: Subject, node: ProgramNode) -> Reason:
         text = f"waits for {stated}"
     else:
         text = "waits until a fixed time" if step.until_us is not None else f"waits as `{stated}` said when it began"
-    if _timer_is_timeout(subject, node):
-        text += ", which comes after its timeout"
-    else:
+    if ends_at_goal(subject.node_state(node.ref)):
         text += standing_still(subject, node.ref)
+    else:
+        text += ", which comes after its timeout"
     return Reason(kind="timer", text=text, details=details)
 
 
@@ -110,7 +104,7 @@ def _event(subject: Subject, node: ProgramNode) -> Reason:
         correlated = _correlation(subject, node.correlations.get("match"))
         if correlated:
             details["correlation"] = correlated
-            text += f", where `event.{correlated['path']}` must equal {_json(correlated)}"
+            text += f", where `event.{correlated['path']}` must equal {encode_value(correlated['value']).decode()}"
     return Reason(kind="event", text=text, details=details)
 
 
@@ -122,10 +116,6 @@ def _correlation(subject: Subject, correlation: Correlation | None) -> JsonObjec
         return {"path": correlation.path, "value": shown(correlation.value.evaluate(subject.tick.activation))}
     except ExpressionError as error:
         return {"path": correlation.path, "value": None, "error": str(error)}
-
-
-def _json(correlated: JsonObject) -> str:
-    return msgspec.json.encode(correlated["value"]).decode()
 
 
 def _event_set(subject: Subject, node: ProgramNode) -> Reason:
@@ -196,10 +186,30 @@ def _repeat(subject: Subject, node: ProgramNode) -> Reason:
     )
 
 
+def _digest(subject: Subject, node: ProgramNode) -> Reason:
+    step, state = node.step, subject.node_state(node.ref)
+    assert isinstance(step, DigestStep)
+    data = subject.state.value(state.data, state.data_ref)
+    assert isinstance(data, dict)
+    window = step.window
+    assert window.duration_ms is not None
+    duration = format_duration_ms(window.duration_ms)
+    full = f", or with {window.count} items" if window.count is not None else ""
+    text = (
+        f"waits for the window of {encode_value(data['key']).decode()} to close: {duration} after its first item{full}"
+    )
+    details: JsonObject = {
+        "key": data["key"],
+        "item": shown(data["item"]),
+        "duration_ms": window.duration_ms,
+        "count": window.count,
+    }
+    return Reason(kind="digest", text=text, details=details)
+
+
 def _unspecific(node: ProgramNode, waiting: WaitingType) -> Reason:
     kinds: dict[WaitingType, tuple[ReasonKind, str]] = {
         "child": ("child", "waits for its child run"),
-        "digest": ("digest", "waits for its window to close"),
         "lease": ("lease", "waits for a lease that others hold"),
     }
     kind, text = kinds[waiting]
@@ -215,4 +225,5 @@ _REASONS: dict[WaitingType, Callable[[Subject, ProgramNode], Reason]] = {
     "interaction": asked_reason,
     "retry": _retry,
     "repeat": _repeat,
+    "digest": _digest,
 }

@@ -55,9 +55,7 @@ class WaitBehaviour(Parked):
 
     def on_timer(self, tick: Tick, node: ProgramNode) -> None:
         """The time waited for has come, or the time to wait is over."""
-        state = tick.node_state(node)
-        goal = _kept_goal(state)
-        if goal is not None and goal[0] == state.until_us:
+        if ends_at_goal(tick.node_state(node)):
             succeed(tick, node, "success", None)
         else:
             time_out(tick, node)
@@ -74,6 +72,12 @@ class WaitBehaviour(Parked):
                 node=node.ref, waiting="timer", until_us=goal[0], until_is_absolute=True, data=state.data
             )
             tick.emit(until)
+
+
+def ends_at_goal(state: NodeState) -> bool:
+    """Whether the timer of a parked wait is for the time that it waits for, and not for its `timeout`."""
+    goal = _kept_goal(state)
+    return goal is not None and goal[0] == state.until_us
 
 
 def _step(node: ProgramNode) -> WaitStep:

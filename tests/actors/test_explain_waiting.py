@@ -196,7 +196,25 @@ def test_a_repeat_names_its_round_and_the_condition():
     assert (condition.details["values"], condition.details["holds"]) == ({"output.done": False}, False)
 
 
-@pytest.mark.parametrize("waiting", ["child", "digest", "lease"])
+def test_a_digest_names_its_window():
+    step = "type: digest, key: '${trigger.to}', item: {n: 1}, window: {duration: 10m, count: 5}"
+    reason = step_reason(one_step(step, {"to": "ann"}), "a")
+    assert (reason.kind, reason.until_us) == ("digest", None)
+    assert reason.text == 'waits for the window of "ann" to close: 10m after its first item, or with 5 items'
+    assert reason.details == {"key": "ann", "item": {"n": 1}, "duration_ms": 600_000, "count": 5}
+
+
+def test_a_fixed_time_that_a_pause_has_brought_before_the_timeout():
+    driver = one_step("type: wait, until: '1970-01-01T00:00:20Z', timeout: 10s, on_timeout: skip")
+    assert step_reason(driver, "a").text == "waits until a fixed time, which comes after its timeout"
+    pause(driver)
+    driver.now_us += 15 * SECOND_US
+    driver.request("resume", "resume")
+    reason = step_reason(driver, "a")
+    assert (reason.text, reason.until_us, reason.children) == ("waits until a fixed time", 20 * SECOND_US, ())
+
+
+@pytest.mark.parametrize("waiting", ["child", "lease"])
 def test_what_others_hold(waiting: WaitingType):
     driver = one_step("type: task, task: work")
     parked = NodeParked(node="a", waiting=waiting, until_us=5 * SECOND_US)

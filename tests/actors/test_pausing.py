@@ -39,7 +39,7 @@ async def test_what_came_meanwhile_is_read_by_who_resumes(leaves_memory: bool):
         return 1
 
     text = "steps: [{ref: a, type: task, task: work}, {ref: b, type: wait, signal: go}]"
-    async with bench.host(text, work, store=UnsweptStore(bench.store)) as host:  # type: ignore[arg-type]
+    async with bench.host(text, work, store=UnsweptStore(bench.store)) as host:
         run_id = (await host.start("subject")).run_id
         await host.request(run_id, "pause")
         await until_it_is(host, run_id, "paused")
@@ -68,7 +68,7 @@ async def test_what_comes_while_the_run_is_being_resumed_is_read_after_that():
     store = UnsweptHeldStore(bench.store)
     store.is_holding = False
     text = "steps: [{ref: b, type: wait, signal: go}]"
-    async with bench.host(text, bench.handler(), store=store) as host:  # type: ignore[arg-type]
+    async with bench.host(text, bench.handler(), store=store) as host:
         run_id = (await host.start("subject")).run_id
         await host.request(run_id, "pause")
         await until_it_is(host, run_id, "paused")
