@@ -16,7 +16,7 @@ from ductor.definitions.compile import compile_text
 from ductor.definitions.program import Program, load_program
 from ductor.definitions.values import JsonValue
 from ductor.journal.chain import link
-from ductor.journal.codec import decode_events, encode_events, encode_state
+from ductor.journal.codec import decode_events, decode_value, encode_events, encode_state
 from ductor.journal.digest_store import DigestWait, message_id
 from ductor.journal.events import (
     INPUT_EVENTS,
@@ -74,6 +74,7 @@ class Driver:
         self.digests: dict[str, DigestWait] = {}
         self.published: list[BusEvent] = []
         self.sent: list[SentMessage] = []
+        self._payloads: dict[str, JsonValue] = {}
         self._message_position = 0
         manifest = self.program.manifest
         self.started = RunStarted(
@@ -116,6 +117,7 @@ class Driver:
         if payload.control is not None and payload.control.outcome:
             self.refusals.append(payload.control.outcome)
         if payload.events:
+            self._payloads.update((one.hash, decode_value(one.text)) for one in payload.payloads)
             self._commit(payload, before)
         for ref in payload.dispatched:
             self.in_flight[ref] = self.state.nodes[ref].generation
@@ -226,6 +228,7 @@ class Driver:
     def folded(self) -> RunState:
         """The state that the rows give."""
         state = RunState(run_id=self.state.run_id)
+        state.payloads = dict(self._payloads)
         for row in self.rows:
             events = decode_events(row.events, run_id=row.run_id, version=row.version)
             fold_row(state, row.version, row.at_us, row.hash, events)
