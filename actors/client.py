@@ -236,9 +236,7 @@ class Client(Messaging, BulkRequests):
             ),
             payloads=tuple(payload for payload, _ in payloads),
         )
-        answer: asyncio.Future[CommitAnswer] = asyncio.get_running_loop().create_future()
-        self.store.commit(commit, answer.set_result)
-        result = await answer
+        result = await self._append(commit)
         if isinstance(result, Appended):
             return Started(run_id, is_new=True)
         if isinstance(result, StartKeyTaken):
@@ -246,6 +244,11 @@ class Client(Messaging, BulkRequests):
         if isinstance(result, Refused):
             raise result.error
         raise AssertionError(f"run {run_id}: a fresh run id was taken")
+
+    async def _append(self, commit: Commit) -> CommitAnswer:
+        answer: asyncio.Future[CommitAnswer] = asyncio.get_running_loop().create_future()
+        self.store.commit(commit, answer.set_result)
+        return await answer
 
     async def _program_to_start(
         self, name: str, *, tenant: str, version: str | None, manifest_hash: str | None

@@ -174,12 +174,17 @@ class Messaging:
         """Store it; a host finds whom it concerns."""
         return await self.store.publish_event(event)
 
+    async def _store_message(
+        self, run_id: str, message: Message, payloads: Sequence[Payload], tenant: str | None
+    ) -> MessageReceipt | None:
+        return await self.store.send_message(run_id, message, payloads, tenant=tenant)
+
     async def _send(self, run_id: str, message: Message, payload: JsonValue, tenant: str | None) -> MessageReceipt:
         what = f"payload of {message.kind} {message.name or message.node}"
         stored = admitted_value(payload, what)
         message = msgspec.structs.replace(message, payload=stored.inline, payload_ref=stored.ref)
         payloads = () if stored.payload is None else (stored.payload,)
-        receipt = await self.store.send_message(checked_run_id(run_id), message, payloads, tenant=tenant)
+        receipt = await self._store_message(checked_run_id(run_id), message, payloads, tenant)
         if receipt is None:
             raise RunNotFoundError(run_id)
         if receipt.verdict == "refused":

@@ -17,16 +17,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ductor.actors.bulk_controls import BulkReceipt
     from ductor.actors.context import TaskContext
     from ductor.actors.errors import (
+        BulkControlRefusedError,
         ControlRefusedError,
         DefinitionNotFoundError,
+        MessageRefusedError,
         NonRetryable,
         RetryAfter,
         RunNotFoundError,
         UnsupportedDefinitionError,
         WaitTimeoutError,
     )
+    from ductor.actors.explain import Explanation
+    from ductor.actors.reasons.reason import Reason
     from ductor.actors.tasks import Task, TaskRegistry, task
     from ductor.actors.views import HistoryRow, RunView, StepView
     from ductor.client import Client
@@ -35,20 +40,36 @@ if TYPE_CHECKING:
     from ductor.errors import RunCancelledError, RunFailedError, RunTerminatedError, RunUnsuccessfulError
     from ductor.handle import RunHandle
     from ductor.host import Host
+    from ductor.journal.bulk_controls import BulkControl
     from ductor.journal.errors import OverloadedError, StoreUnavailableError, ValueRefusedError
+    from ductor.journal.store import Control, ControlReceipt, EventReceipt, InboxEntry, InboxItem, MessageReceipt
     from ductor.sync import SyncClient, SyncRunHandle
+    from ductor.transaction import NotInPostgresError
 
 _HOMES = {
+    "BulkControl": "ductor.journal.bulk_controls",
+    "BulkControlRefusedError": "ductor.actors.errors",
+    "BulkReceipt": "ductor.actors.bulk_controls",
     "Client": "ductor.client",
+    "Control": "ductor.journal.store",
+    "ControlReceipt": "ductor.journal.store",
     "ControlRefusedError": "ductor.actors.errors",
     "DefinitionError": "ductor.definitions.errors",
     "DefinitionNotFoundError": "ductor.actors.errors",
     "DuctorError": "ductor.definitions.errors",
+    "EventReceipt": "ductor.journal.store",
+    "Explanation": "ductor.actors.explain",
     "HistoryRow": "ductor.actors.views",
     "Host": "ductor.host",
+    "InboxEntry": "ductor.journal.store",
+    "InboxItem": "ductor.journal.store",
+    "MessageReceipt": "ductor.journal.store",
+    "MessageRefusedError": "ductor.actors.errors",
     "NonRetryable": "ductor.actors.errors",
+    "NotInPostgresError": "ductor.transaction",
     "OverloadedError": "ductor.journal.errors",
     "Problem": "ductor.definitions.errors",
+    "Reason": "ductor.actors.reasons.reason",
     "RetryAfter": "ductor.actors.errors",
     "RunCancelledError": "ductor.errors",
     "RunFailedError": "ductor.errors",
@@ -72,16 +93,29 @@ _HOMES = {
 }
 
 __all__ = [
+    "BulkControl",
+    "BulkControlRefusedError",
+    "BulkReceipt",
     "Client",
+    "Control",
+    "ControlReceipt",
     "ControlRefusedError",
     "DefinitionError",
     "DefinitionNotFoundError",
     "DuctorError",
+    "EventReceipt",
+    "Explanation",
     "HistoryRow",
     "Host",
+    "InboxEntry",
+    "InboxItem",
+    "MessageReceipt",
+    "MessageRefusedError",
     "NonRetryable",
+    "NotInPostgresError",
     "OverloadedError",
     "Problem",
+    "Reason",
     "RetryAfter",
     "RunCancelledError",
     "RunFailedError",

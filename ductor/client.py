@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
+from ductor.actors.bulk_controls import BulkReceipt
 from ductor.actors.client import Client as EngineClient
 from ductor.actors.steps import RUNNABLE_TYPES
 from ductor.database import open_database
@@ -14,10 +15,15 @@ from ductor.definitions.errors import DefinitionError, Problem
 from ductor.definitions.unsupported import refuse_unsupported
 from ductor.definitions.values import JsonValue
 from ductor.handle import RunHandle
+from ductor.journal.bulk_controls import BulkControl, BulkControlKind
 from ductor.journal.clock import SystemClock
 from ductor.journal.events import RunStatus
 from ductor.journal.ids import SystemIds
-from ductor.journal.store import Head, PublishedDefinition, RunFilter, Store
+from ductor.journal.store import EventReceipt, Head, InboxEntry, PublishedDefinition, RunFilter, Store
+from ductor.transaction import TransactionClient
+
+if TYPE_CHECKING:
+    import asyncpg
 
 DEFAULT_TENANT = "default"
 
@@ -95,17 +101,20 @@ class Client:
         *,
         key: str | None = None,
         version: str | None = None,
+        connection: "asyncpg.Connection | None" = None,
     ) -> RunHandle:
         """Start a run of a published definition.
 
         Args:
             key: makes the start idempotent: a second one with the same key gives the first one's run.
             version: a version label; None takes the newest.
+            connection: starts it inside the transaction of this connection to the same database.
 
         Raises:
             DefinitionNotFoundError, TriggerError, ValueRefusedError, OverloadedError: nothing was written.
         """
-        started = await self.engine.start(name, trigger, tenant=self.tenant, key=key, version=version)
+        engine = self._engine_on(connection)
+        started = await engine.start(name, trigger, tenant=self.tenant, key=key, version=version)
         return RunHandle(self.engine, started.run_id, tenant=self.tenant, is_new=started.is_new)
 
     def run(self, run_id: str) -> RunHandle:
@@ -125,6 +134,79 @@ class Client:
             tenant=self.tenant, definition=definition, statuses=tuple(statuses), before_run_id=before, limit=limit
         )
         return await self.engine.runs(which)
+
+    async def publish_event(
+        self,
+        name: str,
+        payload: JsonValue = None,
+        *,
+        event_id: str | None = None,
+        connection: "asyncpg.Connection | None" = None,
+    ) -> EventReceipt:
+        """Publish an event on the tenant's bus: for runs that wait for it, and for triggers.
+
+        Args:
+            event_id: makes it idempotent: a second event with this id is a duplicate and changes nothing.
+            connection: publishes it inside the transaction of this connection to the same database.
+
+        Raises:
+            ValueRefusedError: the payload is no exact JSON, or too large.
+        """
+        engine = self._engine_on(connection)
+        return await engine.publish_event(name, payload, event_id=event_id, tenant=self.tenant)
+
+    async def inbox(
+        self, *, person: str | None = None, after: tuple[str, str] | None = None, limit: int = 100
+    ) -> Sequence[InboxEntry]:
+        """What waits for people, in order of run and step.
+
+        Args:
+            person: only what names this person, or nobody in particular.
+            after: run id and step of the last entry of the page before.
+        """
+        return await self.engine.inbox(tenant=self.tenant, person=person, after=after, limit=limit)
+
+    async def pause_all(
+        self, definition: str | None = None, *, by: str = "", reason: str = "", request_id: str | None = None
+    ) -> BulkReceipt:
+        """Ask every open run of the tenant to pause, or every one of a definition. `bulk` tells how far it has come.
+
+        Raises:
+            BulkControlRefusedError: too many such requests of the tenant are not finished.
+        """
+        return await self._ask_all("pause", definition, by, reason, request_id)
+
+    async def resume_all(
+        self, definition: str | None = None, *, by: str = "", reason: str = "", request_id: str | None = None
+    ) -> BulkReceipt:
+        """As `pause_all`: go on."""
+        return await self._ask_all("resume", definition, by, reason, request_id)
+
+    async def cancel_all(
+        self, definition: str | None = None, *, by: str = "", reason: str = "", request_id: str | None = None
+    ) -> BulkReceipt:
+        """As `pause_all`: stop in order."""
+        return await self._ask_all("cancel", definition, by, reason, request_id)
+
+    async def terminate_all(
+        self, definition: str | None = None, *, by: str = "", reason: str = "", request_id: str | None = None
+    ) -> BulkReceipt:
+        """As `pause_all`: end at once."""
+        return await self._ask_all("terminate", definition, by, reason, request_id)
+
+    async def bulk(self, bulk_id: str) -> BulkControl | None:
+        """How far a request to many runs has come; None when there is none of this id."""
+        return await self.engine.bulk(bulk_id, tenant=self.tenant)
+
+    async def _ask_all(
+        self, kind: BulkControlKind, definition: str | None, by: str, reason: str, request_id: str | None
+    ) -> BulkReceipt:
+        return await self.engine.request_all(
+            kind, tenant=self.tenant, definition=definition, request_id=request_id, by=by, reason=reason
+        )
+
+    def _engine_on(self, connection: "asyncpg.Connection | None") -> EngineClient:
+        return self.engine if connection is None else TransactionClient(self.engine, connection)
 
     async def _make_engine(self, store: Store, stack: AsyncExitStack) -> EngineClient:  # noqa: ARG002 - a host's does
         return EngineClient(store, clock=SystemClock(), ids=SystemIds())

@@ -1,18 +1,31 @@
 """A run, for whoever started it."""
 
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from ductor.actors.client import Client as EngineClient
+from ductor.actors.explain import Explanation
 from ductor.actors.views import HistoryRow, RunView
-from ductor.definitions.values import JsonValue
+from ductor.definitions.values import JsonObject, JsonValue
 from ductor.errors import unsuccessful
-from ductor.journal.store import ControlReceipt
+from ductor.journal.events import ControlKind
+from ductor.journal.store import Control, ControlReceipt, MessageReceipt
+from ductor.transaction import TransactionClient
+
+if TYPE_CHECKING:
+    import asyncpg
 
 HISTORY_PAGE = 1_000
 
 
 class RunHandle:
     """One run. Nothing is kept here but its id: every answer comes from the journal.
+
+    What is asked or sent is durable once the call returns, and repeated under the same `request_id` it changes nothing
+    and gives the first one's receipt. All methods raise RunNotFoundError where there is no such run.
 
     Attributes:
         run_id: its id.
@@ -37,7 +50,6 @@ class RunHandle:
         Raises:
             RunFailedError, RunCancelledError, RunTerminatedError: it ended so, with the type, message and details.
             WaitTimeoutError: it has not ended in time, and goes on.
-            RunNotFoundError: there is no such run.
         """
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         timeout_ms = None if seconds is None else round(seconds * 1_000)
@@ -47,11 +59,15 @@ class RunHandle:
         return outcome.output
 
     async def status(self) -> RunView:
-        """The run as its journal tells, with every step. Raises RunNotFoundError."""
+        """The run as its journal tells, with every step."""
         return await self._client.view(self.run_id, tenant=self._tenant)
 
+    async def explain(self) -> Explanation:
+        """Why the run does not move, or why it ended as it did: a tree of reasons."""
+        return await self._client.explain(self.run_id, tenant=self._tenant)
+
     async def history(self) -> list[HistoryRow]:
-        """All rows of its journal, in order. Raises RunNotFoundError."""
+        """All rows of its journal, in order."""
         rows: list[HistoryRow] = []
         while True:
             after = rows[-1].version if rows else 0
@@ -60,15 +76,179 @@ class RunHandle:
             if len(page) < HISTORY_PAGE:
                 return rows
 
-    async def cancel(self, *, by: str = "", request_id: str | None = None) -> ControlReceipt:
+    # --- what is sent to it -------------------------------------------------------------------------------------------
+
+    async def signal(
+        self,
+        name: str,
+        payload: JsonValue = None,
+        *,
+        request_id: str | None = None,
+        by: str = "",
+        connection: "asyncpg.Connection | None" = None,
+    ) -> MessageReceipt:
+        """Send a signal. It is kept until a step waits for it.
+
+        Args:
+            connection: sends it inside the transaction of this connection to the same database.
+
+        Raises:
+            MessageRefusedError: the run has ended, or too many messages wait in it.
+            ValueRefusedError: the payload is no exact JSON, or too large.
+        """
+        client = self._client if connection is None else TransactionClient(self._client, connection)
+        return await client.signal(self.run_id, name, payload, request_id=request_id, by=by, tenant=self._tenant)
+
+    async def approve(
+        self,
+        step: str,
+        *,
+        by: str,
+        comment: str | None = None,
+        groups: Sequence[str] = (),
+        request_id: str | None = None,
+    ) -> MessageReceipt:
+        """Vote for what an approval step asks; one vote a person.
+
+        Args:
+            by: who votes; must be among the approvers, or in one of their groups (`group:<name>`).
+            groups: the groups that the voter belongs to, as the caller knows.
+
+        Raises:
+            MessageRefusedError: the step does not wait for a vote, or not for this person's, or has it already.
+        """
+        return await self._vote("approved", step, by=by, comment=comment, groups=groups, request_id=request_id)
+
+    async def reject(
+        self,
+        step: str,
+        *,
+        by: str,
+        comment: str | None = None,
+        groups: Sequence[str] = (),
+        request_id: str | None = None,
+    ) -> MessageReceipt:
+        """Vote against what an approval step asks. Arguments and errors as of `approve`."""
+        return await self._vote("rejected", step, by=by, comment=comment, groups=groups, request_id=request_id)
+
+    async def case(
+        self,
+        step: str,
+        *,
+        by: str,
+        status: str | None = None,
+        assignee: str | None = None,
+        comment: str | None = None,
+        request_id: str | None = None,
+    ) -> MessageReceipt:
+        """Work on the case of a human_loop step: comment on it, assign it, set its status.
+
+        Raises:
+            MessageRefusedError: the step has no open case, or nothing is given.
+        """
+        return await self._client.work_case(
+            self.run_id,
+            step,
+            by=by,
+            status=status,
+            assignee=assignee,
+            comment=comment,
+            request_id=request_id,
+            tenant=self._tenant,
+        )
+
+    async def reply(
+        self, step: str, payload: JsonValue, *, by: str = "", request_id: str | None = None
+    ) -> MessageReceipt:
+        """Answer an interaction step.
+
+        Raises:
+            MessageRefusedError: the step does not ask, or the reply does not fit its schema: `problems` names
+                everything.
+        """
+        return await self._client.reply(self.run_id, step, payload, by=by, request_id=request_id, tenant=self._tenant)
+
+    async def receipt(self, request_id: str) -> MessageReceipt | None:
+        """What became of a message that was sent under this id; None when there is none."""
+        return await self._client.receipt(self.run_id, request_id)
+
+    # --- what is asked of it ------------------------------------------------------------------------------------------
+
+    async def cancel(self, *, by: str = "", reason: str = "", request_id: str | None = None) -> ControlReceipt:
         """Ask the run to stop: handlers are told, deferred steps run, then it ends as cancelled.
 
         Raises:
             ControlRefusedError: the run has ended.
-            RunNotFoundError: there is no such run.
         """
-        return await self._client.request(self.run_id, "cancel", request_id=request_id, by=by, tenant=self._tenant)
+        return await self._ask("cancel", by, request_id, {"reason": reason} if reason else {})
 
-    async def terminate(self, *, by: str = "", request_id: str | None = None) -> ControlReceipt:
+    async def terminate(self, *, by: str = "", reason: str = "", request_id: str | None = None) -> ControlReceipt:
         """End the run at once: nothing more of it runs, deferred steps neither. Raises as `cancel`."""
-        return await self._client.request(self.run_id, "terminate", request_id=request_id, by=by, tenant=self._tenant)
+        return await self._ask("terminate", by, request_id, {"reason": reason} if reason else {})
+
+    async def pause(self, *, by: str = "", reason: str = "", request_id: str | None = None) -> ControlReceipt:
+        """Ask the run to stand still: nothing starts and timers stop counting; attempts in flight go on.
+
+        A run that is paused already refuses it, on record: `control` tells. Raises as `cancel`.
+        """
+        return await self._ask("pause", by, request_id, {"reason": reason} if reason else {})
+
+    async def resume(self, *, by: str = "", request_id: str | None = None) -> ControlReceipt:
+        """Ask a paused run to go on. One that is not paused refuses it, on record. Raises as `cancel`."""
+        return await self._ask("resume", by, request_id, {})
+
+    async def redrive(
+        self,
+        from_steps: Sequence[str] = (),
+        *,
+        input: JsonValue | msgspec.UnsetType = msgspec.UNSET,
+        by: str = "",
+        request_id: str | None = None,
+    ) -> ControlReceipt:
+        """Ask a run that has ended to go on from where it failed, keeping what succeeded.
+
+        Args:
+            from_steps: steps to do anew, with all that comes after them; those that failed where none is named.
+            input: for the one task step that is done anew, in place of what its definition says.
+
+        Whether the run can is decided by its next tick, and is on record: `control` tells.
+        """
+        arguments: JsonObject = {}
+        if from_steps:
+            arguments["from"] = list(from_steps)
+        if input is not msgspec.UNSET:
+            arguments["input"] = input
+        return await self._ask("redrive", by, request_id, arguments)
+
+    async def control(self, request_id: str) -> Control | None:
+        """What became of something that was asked under this id; None when there is none.
+
+        Its `disposition` is empty until the run has taken it up, then `applied`, or `refused` with `outcome`.
+        """
+        return await self._client.store.control(self.run_id, request_id)
+
+    async def _ask(self, kind: ControlKind, by: str, request_id: str | None, arguments: JsonObject) -> ControlReceipt:
+        return await self._client.request(
+            self.run_id, kind, request_id=request_id, arguments=arguments, by=by, tenant=self._tenant
+        )
+
+    async def _vote(
+        self,
+        decision: Literal["approved", "rejected"],
+        step: str,
+        *,
+        by: str,
+        comment: str | None,
+        groups: Sequence[str],
+        request_id: str | None,
+    ) -> MessageReceipt:
+        return await self._client.vote(
+            self.run_id,
+            step,
+            decision,
+            by=by,
+            groups=groups,
+            comment=comment,
+            request_id=request_id,
+            tenant=self._tenant,
+        )

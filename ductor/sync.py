@@ -1,26 +1,48 @@
 """The same calls for code without an event loop: a loop in a thread of its own."""
 
 import asyncio
+import functools
 import threading
-from collections.abc import Coroutine, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from ductor.actors.views import HistoryRow, RunView
 from ductor.client import DEFAULT_TENANT, Client
-from ductor.definition_files import DefinitionSource
 from ductor.definitions.values import JsonValue
 from ductor.handle import RunHandle
-from ductor.journal.events import RunStatus
-from ductor.journal.store import ControlReceipt, Head, PublishedDefinition, Store
+from ductor.journal.store import EventReceipt, MessageReceipt, Store
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _of_handle(
+    method: Callable[Concatenate[RunHandle, P], Coroutine[Any, Any, T]],
+) -> "Callable[Concatenate[SyncRunHandle, P], T]":
+    """The blocking form of a method of `RunHandle`."""
+
+    @functools.wraps(method)
+    def call(self: "SyncRunHandle", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._client.wait(method(self._handle, *args, **kwargs))
+
+    return call
+
+
+def _of_client(
+    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
+) -> "Callable[Concatenate[SyncClient, P], T]":
+    """The blocking form of a method of `Client`."""
+
+    @functools.wraps(method)
+    def call(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.wait(method(self._client, *args, **kwargs))
+
+    return call
 
 
 class SyncRunHandle:
-    """As `RunHandle`, blocking."""
+    """As `RunHandle`, blocking. It knows no `connection`: a transaction of asyncpg belongs to its own loop."""
 
     def __init__(self, client: "SyncClient", handle: RunHandle) -> None:
         self._client = client
@@ -28,25 +50,27 @@ class SyncRunHandle:
         self.run_id = handle.run_id
         self.is_new = handle.is_new
 
-    def result(self, timeout: float | timedelta | None = None) -> JsonValue:
-        """As `RunHandle.result`."""
-        return self._client.wait(self._handle.result(timeout))
+    result = _of_handle(RunHandle.result)
+    status = _of_handle(RunHandle.status)
+    explain = _of_handle(RunHandle.explain)
+    history = _of_handle(RunHandle.history)
+    approve = _of_handle(RunHandle.approve)
+    reject = _of_handle(RunHandle.reject)
+    case = _of_handle(RunHandle.case)
+    reply = _of_handle(RunHandle.reply)
+    receipt = _of_handle(RunHandle.receipt)
+    cancel = _of_handle(RunHandle.cancel)
+    terminate = _of_handle(RunHandle.terminate)
+    pause = _of_handle(RunHandle.pause)
+    resume = _of_handle(RunHandle.resume)
+    redrive = _of_handle(RunHandle.redrive)
+    control = _of_handle(RunHandle.control)
 
-    def status(self) -> RunView:
-        """As `RunHandle.status`."""
-        return self._client.wait(self._handle.status())
-
-    def history(self) -> list[HistoryRow]:
-        """As `RunHandle.history`."""
-        return self._client.wait(self._handle.history())
-
-    def cancel(self, *, by: str = "", request_id: str | None = None) -> ControlReceipt:
-        """As `RunHandle.cancel`."""
-        return self._client.wait(self._handle.cancel(by=by, request_id=request_id))
-
-    def terminate(self, *, by: str = "", request_id: str | None = None) -> ControlReceipt:
-        """As `RunHandle.terminate`."""
-        return self._client.wait(self._handle.terminate(by=by, request_id=request_id))
+    def signal(
+        self, name: str, payload: JsonValue = None, *, request_id: str | None = None, by: str = ""
+    ) -> MessageReceipt:
+        """As `RunHandle.signal`."""
+        return self._client.wait(self._handle.signal(name, payload, request_id=request_id, by=by))
 
 
 class SyncClient:
@@ -80,9 +104,14 @@ class SyncClient:
         finally:
             self._stop()
 
-    def publish(self, *sources: DefinitionSource) -> list[PublishedDefinition]:
-        """As `Client.publish`."""
-        return self.wait(self._client.publish(*sources))
+    publish = _of_client(Client.publish)
+    runs = _of_client(Client.runs)
+    inbox = _of_client(Client.inbox)
+    pause_all = _of_client(Client.pause_all)
+    resume_all = _of_client(Client.resume_all)
+    cancel_all = _of_client(Client.cancel_all)
+    terminate_all = _of_client(Client.terminate_all)
+    bulk = _of_client(Client.bulk)
 
     def start(
         self, name: str, trigger: JsonValue = None, *, key: str | None = None, version: str | None = None
@@ -94,16 +123,9 @@ class SyncClient:
         """As `Client.run`."""
         return SyncRunHandle(self, self._client.run(run_id))
 
-    def runs(
-        self,
-        *,
-        definition: str | None = None,
-        statuses: Sequence[RunStatus] = (),
-        before: str | None = None,
-        limit: int = 50,
-    ) -> Sequence[Head]:
-        """As `Client.runs`."""
-        return self.wait(self._client.runs(definition=definition, statuses=statuses, before=before, limit=limit))
+    def publish_event(self, name: str, payload: JsonValue = None, *, event_id: str | None = None) -> EventReceipt:
+        """As `Client.publish_event`."""
+        return self.wait(self._client.publish_event(name, payload, event_id=event_id))
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the client's loop and return what it returns."""
