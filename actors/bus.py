@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from ductor.actors.correlation_keys import key_text, value_at
 from ductor.actors.triggers import TriggerStarter
 from ductor.definitions.errors import DuctorError
-from ductor.journal.store import BusEvent, EventReceipt, Store, UnscannedWait, WaitingRun
+from ductor.journal.errors import StoreUnavailableError
+from ductor.journal.store import EVENT_WINDOW_MS, BusEvent, EventReceipt, Store, UnscannedWait, WaitingRun
 
 WAITS_PER_PAGE = 1_000
 EVENTS_PER_PAGE = 200
@@ -24,6 +25,10 @@ WAITS_PER_SWEEP = 500
 
 UNMATCHED_AFTER_US = 1_000_000
 """An event that nobody has finished matching for so long is taken up by the sweeper."""
+
+REMOVAL_INTERVAL_US = 60_000_000
+EVENTS_PER_REMOVAL = 5_000
+"""Events older than their window are removed so often, and so many at once."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,12 +40,19 @@ class EventBus:
         self._store = store
         self._triggers = triggers
         self._wake = wake
+        self._removes_at_us = 0
 
     async def publish(self, event: BusEvent) -> EventReceipt:
-        """Store an event and bring it to whom it concerns. A repeated id changes nothing."""
+        """Store an event and bring it to whom it concerns. A repeated id changes nothing.
+
+        Once it is stored it counts as published: what can't be done about it now is done by the next sweep.
+        """
         receipt = await self._store.publish_event(event)
         if receipt.verdict == "accepted":
-            await self.match(_as_stored(event, receipt))
+            try:
+                await self.match(_as_stored(event, receipt))
+            except DuctorError as error:
+                _log.warning("event %s of tenant %s is matched later: %s", event.event_id, event.tenant, error)
         return receipt
 
     async def match(self, event: BusEvent) -> None:
@@ -65,17 +77,28 @@ class EventBus:
         """Look through the recent events for waits that are new. How many waits there were."""
         waits = await self._store.unscanned_waits(WAITS_PER_SWEEP, run_id=run_id)
         for wait in waits:
-            await self._scan_one(wait)
+            try:
+                await self._scan_one(wait)
+            except StoreUnavailableError:
+                raise
+            except DuctorError as error:  # one wait must not keep others from their events
+                _log.error("events for step %s of run %s can't be looked up: %s", wait.wait.node, wait.run_id, error)
         return len(waits)
 
     async def sweep(self, now_us: int) -> None:
-        """Take up what a crash left half done."""
+        """Take up what a crash left half done, and remove what is too old for anybody."""
         for event in await self._store.unmatched_events(now_us - UNMATCHED_AFTER_US, EVENTS_PER_SWEEP):
             try:
                 await self.match(event)
+            except StoreUnavailableError:
+                raise
             except DuctorError as error:  # one event must not keep others from their waits
                 _log.error("event %s of tenant %s can't be matched: %s", event.event_id, event.tenant, error)
         await self.scan()
+        if now_us >= self._removes_at_us:
+            removed = await self._store.remove_old_events(now_us - EVENT_WINDOW_MS * 1_000, EVENTS_PER_REMOVAL)
+            if removed < EVENTS_PER_REMOVAL:
+                self._removes_at_us = now_us + REMOVAL_INTERVAL_US
 
     async def _deliver(self, event: BusEvent, waits: Sequence[WaitingRun]) -> None:
         run_ids = list(dict.fromkeys(wait.run_id for wait in waits))
@@ -95,7 +118,7 @@ class EventBus:
             if len(events) < EVENTS_PER_PAGE:
                 break
             position = events[-1].position
-        await self._store.wait_scanned(waiting.run_id, wait.node, wait.index)
+        await self._store.wait_scanned(waiting.run_id, wait.node, wait.index, since_us=wait.since_us)
 
 
 def _fits(event: BusEvent, key_path: str, key_value: str) -> bool:

@@ -31,11 +31,11 @@ from ductor.actors.triggers import TriggerStarter
 from ductor.actors.views import RunOutcome, Started
 from ductor.actors.worker import PoolLoad
 from ductor.definitions.compile import Compiled
+from ductor.definitions.errors import DuctorError
 from ductor.definitions.expressions import FunctionLibrary
 from ductor.definitions.program import Program
 from ductor.definitions.values import JsonValue
 from ductor.journal.clock import Clock
-from ductor.journal.errors import StoreUnavailableError
 from ductor.journal.events import Message, RunStarted
 from ductor.journal.ids import Ids
 from ductor.journal.store import (
@@ -113,7 +113,7 @@ class EngineHost(Client):
         self.registry = registry
         self.options = options or HostOptions()
         self.host_id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        self.bus = EventBus(store, TriggerStarter(store, self), lambda _run_id: None)
+        self.bus = EventBus(store, TriggerStarter(store, self, functions), lambda _run_id: None)
         self._engine: Engine | None = None
         self._sweeper: Sweeper | None = None
         self._digests: Digests | None = None
@@ -142,7 +142,7 @@ class EngineHost(Client):
         )
         now_us = self.clock.now_us()
         record = HostRecord(host_id=self.host_id, started_at_us=now_us, heartbeat_at_us=now_us)
-        triggers = TriggerStarter(self.store, self)
+        triggers = TriggerStarter(self.store, self, self.functions)
 
         def wake(run_id: str) -> None:
             engine.wake(run_id, reissues=False)
@@ -261,7 +261,8 @@ class EngineHost(Client):
             engine.forget_waiter(run_id, waiter)
 
     async def _publish_event(self, event: BusEvent) -> EventReceipt:
-        return await self.bus.publish(event)
+        # without an engine no run can be started: a host that runs finds the event
+        return await (super()._publish_event(event) if self._engine is None else self.bus.publish(event))
 
     def _message_stored(self, run_id: str, message: Message, payload: Payload | None) -> None:
         if self._engine is not None:
@@ -280,7 +281,7 @@ class EngineHost(Client):
                 await self.bus.match(event)
             if commit.waits:
                 await self.bus.scan(commit.run_id)
-        except StoreUnavailableError as error:  # the sweeper finds what is left undone
+        except DuctorError as error:  # the sweeper finds what is left undone
             _log.warning("%s", error)
 
     async def _sweep_bus(self, now_us: int) -> None:

@@ -70,7 +70,7 @@ class Sweeper:
             self._engine.wake(run_id, reissues=not self._others)
         self._engine.passivate_idle()
         for work in self.also:
-            await work(self._engine.clock.now_us())
+            await _guarded(work(self._engine.clock.now_us()))
 
     async def recover(self, *, reissues: bool) -> None:
         """Wake every run that may have been left in the middle of something."""
@@ -106,7 +106,14 @@ class Sweeper:
     async def _every(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(interval_s)
-            try:
-                await work()
-            except StoreUnavailableError as error:
-                _log.warning("%s", error)
+            await _guarded(work())
+
+
+async def _guarded(work: Awaitable[None]) -> None:
+    """What fails is tried again by the next sweep: a sweeper that ended would repair nothing any more."""
+    try:
+        await work
+    except StoreUnavailableError as error:
+        _log.warning("%s", error)
+    except Exception:  # noqa: BLE001 - logged with its traceback, and tried again
+        _log.exception("a part of a sweep failed")

@@ -339,6 +339,15 @@ class MemoryStore(MemoryDigests, MemoryBus, MemoryTriggers, MemoryBulkControls):
         found = [runs for key, runs in self._open.items() if key[0] == tenant and definition in {None, key[1]}]
         return list(islice(merge(*(runs.ascending(after_run_id) for runs in found)), limit))
 
+    async def open_runs_by_key(
+        self, tenant: str, definition: str, key_prefix: str, limit: int
+    ) -> Sequence[tuple[str, str]]:
+        """Id and start key of runs that have not ended and whose key begins so, in order of id."""
+        self._check_open()
+        open_runs = self._open.get((tenant, definition), SortedItems[str]())
+        keyed = ((run_id, self._runs[run_id].head.key or "") for run_id in open_runs.ascending())
+        return list(islice((found for found in keyed if found[1].startswith(key_prefix)), limit))
+
     async def next_due_us(self) -> int | None:
         """The earliest timer of all runs."""
         self._check_open()

@@ -76,6 +76,9 @@ class FieldsCheck:
             self._findings.add("invalid_cron", fault, f"{key}.cron")
         if fault := timezone_fault(trigger.timezone):
             self._findings.add("invalid_timezone", fault, f"{key}.timezone")
+        if trigger.key is not None and trigger.overlap != "allow":
+            message = "a schedule whose runs have a `key` of their own can't tell which of them overlap"
+            self._findings.add("key_with_overlap", message, f"{key}.key", "Say `overlap: allow`.")
         if trigger.match is not None:
             self._findings.add("match_without_event", "`match` has no effect without `event`", f"{key}.match")
 

@@ -42,6 +42,15 @@ class Triggers:
         """Schedules whose time has come, the longest due first."""
         return [_decode(row[0]) for row in await self._database.fetch("due_schedules", now_us=now_us, limit=limit)]
 
+    async def open_runs_by_key(
+        self, tenant: str, definition: str, key_prefix: str, limit: int
+    ) -> Sequence[tuple[str, str]]:
+        """Id and start key of runs that have not ended and whose key begins so, in order of id."""
+        rows = await self._database.fetch(
+            "open_runs_by_key", tenant=tenant, definition=definition, key_prefix=key_prefix, limit=limit
+        )
+        return [(row[0], row[1]) for row in rows]
+
     async def advance_schedule(self, trigger: StartTrigger, next_at_us: int) -> bool:
         """Move a schedule on; False where somebody else did, or its definition has changed."""
         # sent once: a second time would not know its own first

@@ -288,6 +288,13 @@ WHERE tenant = :tenant::text AND definition = :definition::text AND index = :ind
     AND manifest_hash = :manifest_hash::text AND next_at_us = :former_next_at_us::bigint
 RETURNING 1
 
+-- name: open_runs_by_key
+SELECT r.run_id::text, r.key FROM ductor.eec_workflow_run r
+WHERE r.tenant = :tenant::text AND r.definition = :definition::text AND starts_with(r.key, :key_prefix::text)
+    AND r.status IN ('pending', 'running', 'waiting', 'paused')
+ORDER BY r.run_id
+LIMIT :limit::integer
+
 -- name: open_run_ids
 -- From each definition of the tenant to the next one: as many short pages as it has definitions with open runs.
 WITH RECURSIVE names AS (
