@@ -247,7 +247,8 @@ class Client(Messaging, BulkRequests):
 
     async def _append(self, commit: Commit) -> CommitAnswer:
         answer: asyncio.Future[CommitAnswer] = asyncio.get_running_loop().create_future()
-        self.store.commit(commit, answer.set_result)
+        # who started it may have given up meanwhile
+        self.store.commit(commit, lambda result: None if answer.done() else answer.set_result(result))
         return await answer
 
     async def _program_to_start(

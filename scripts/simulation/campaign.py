@@ -136,8 +136,7 @@ class Campaign:
         sending = asyncio.gather(*work)
         await asyncio.sleep(self.weather.quiet_in_s)
         for machine in self._machines:
-            machine.thaw()
-            machine.boot()
+            machine.recover()
         await sending
         await asyncio.sleep(SETTLE_S)
         check_waiting(self._world, self._engines(), self._report)

@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any, TypeVar
 
+from ductor.actors.correlation_keys import key_text, value_at
+from ductor.journal.admission import event_message_id
 from ductor.journal.clock import Clock
 from ductor.journal.events import Message
 from ductor.journal.memory import MemoryStore
-from ductor.journal.store import Appended, Commit, CommitAnswer, Conflict
+from ductor.journal.store import Appended, BusEvent, Commit, CommitAnswer, Conflict
 
 T = TypeVar("T")
 
@@ -129,6 +131,24 @@ class SimulatedDatabase(MemoryStore):
     def waits(self, run_id: str) -> set[tuple[str, int]]:
         """Node and index of the waits that are filed for a run."""
         return {(node, index) for run, node, index in self._waits if run == run_id}
+
+    def missed_events(self, run_id: str) -> list[str]:
+        """Events that a wait of this run is filed for, and that were not brought to it."""
+        tenant, receipts = self._runs[run_id].head.tenant, self.receipts(run_id)
+        missed: list[str] = []
+        for run, node, index in self._waits:
+            if run != run_id:
+                continue
+            wait = self._waits[run, node, index]
+            events: list[BusEvent] = self.call(
+                "events_since", (tenant, wait.name, wait.since_us), {"after_position": 0, "limit": 1_000_000}
+            )
+            for event in events:
+                found, value = value_at(event.payload, wait.key_path) if wait.key_path else (True, None)
+                fits = found and (not wait.key_path or key_text(value) == wait.key_value)
+                if fits and event_message_id(event.event_id) not in receipts:
+                    missed.append(f"{event.event_id} for {node}/{index}")
+        return missed
 
     def inbox_nodes(self, run_id: str) -> set[str]:
         """The nodes of a run that the inbox lists."""

@@ -17,10 +17,10 @@ from scripts.simulation.chance import Chance
 from scripts.simulation.plan import EVENTS, PEOPLE, SIGNALS
 
 TASK: Final = "work"
-MAX_STEPS: Final = 9
+MAX_STEPS: Final = 12
 MAX_TRIES: Final = 200
 
-CONDITIONS: Final = ("context.n % 2 == 0", "trigger.id % 3 == 0", "true", "false", "context.n > 2")
+CONDITIONS: Final = ("context.n % 2 == 0", "trigger.id % 2 == 0", "true", "false", "context.n > 2")
 MATCHES: Final = (None, "event.payload.id == trigger.id", "event.payload.id == trigger.id && event.payload.n > 0")
 ERRORS: Final = ("Boom", "Timeout", "Busy")
 
@@ -81,11 +81,11 @@ class _Drawing:
 
     def document(self, name: str) -> JsonObject:
         chance = self._chance
-        count = chance.whole(1, MAX_STEPS)
+        count = chance.one_of((1, 2, 4, 6, 8, MAX_STEPS))
         self._refs = [f"s{number}" for number in range(1, count + 1)]
         self._sources = {ref: set() for ref in self._refs}
         known = sorted(self._types.keys() & RUNNABLE_TYPES)
-        weighted = [*known, "task", "task", "task", "wait"]
+        weighted = [*known, *("task",) * 7, "wait", "wait", "wait"]
         steps = [self._step(number, chance.one_of(weighted)) for number in range(count)]
         for step in steps:
             self._join(step)
@@ -105,7 +105,7 @@ class _Drawing:
     def _step(self, number: int, type_name: str) -> JsonObject:
         chance = self._chance
         step: JsonObject = {"ref": self._refs[number], "type": type_name}
-        if chance.happens(0.35):
+        if chance.happens(0.6):
             step["on_error"] = "continue"
         if chance.happens(0.15):
             step |= {"run_if": chance.one_of(CONDITIONS), "on_skip": chance.one_of(("continue", "stop"))}
@@ -217,8 +217,8 @@ class _Drawing:
             match = chance.one_of(MATCHES)
             if form == "event" and match is not None:
                 step["match"] = match
-            if form == "event" and chance.happens(0.4):
-                step["lookback"] = chance.one_of(("2s", "30s"))
+            if form == "event" and chance.happens(0.8):
+                step["lookback"] = chance.one_of(("2s", "30s", "30s"))
         self._timeout(step, 0.3)
 
     def _approval(self, step: JsonObject) -> None:
@@ -238,7 +238,7 @@ class _Drawing:
 
     def _event_set(self, step: JsonObject) -> None:
         chance = self._chance
-        names = chance.some_of(EVENTS, chance.whole(1, 3))
+        names = chance.some_of(EVENTS, chance.whole(1, 2))
         awaited: list[JsonValue] = []
         for name in names:
             one: JsonObject = {"name": name}

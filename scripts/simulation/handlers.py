@@ -14,7 +14,7 @@ from scripts.simulation.scheduler import current_lane
 from scripts.simulation.violations import Violation, Violations
 from scripts.simulation.weather import Weather
 
-FAULTY_SHARE: Final = 0.45
+FAULTY_SHARE: Final = 0.35
 BULKY_TEXT: Final = "y" * 40_000
 
 
@@ -35,6 +35,7 @@ class Ledger:
     ) -> None:
         self._violations, self._is_dispatched, self._elapsed_ms = violations, is_dispatched, elapsed_ms
         self._running: set[tuple[str, str]] = set()
+        self._returned_in: set[tuple[str, str]] = set()
         self._inputs: dict[str, JsonValue] = {}
         self.started: dict[str, int] = {}
         self.returned: dict[str, list[JsonValue]] = {}
@@ -46,6 +47,8 @@ class Ledger:
             self._add("dispatched before its commit", token, context)
         if (process, token) in self._running:
             self._add("one attempt twice at once in one process", token, context)
+        if (process, token) in self._returned_in:
+            self._add("a finished attempt was dropped, and runs again", token, context)
         if self._inputs.setdefault(token, value) != value:
             self._add("another input on redelivery", token, context)
         self._running.add((process, token))
@@ -59,6 +62,7 @@ class Ledger:
     def returns(self, call: tuple[str, str], value: JsonValue) -> None:
         """A handler is about to return."""
         self.returned.setdefault(call[1], []).append(value)
+        self._returned_in.add(call)
 
     def _add(self, rule: str, token: str, context: TaskContext) -> None:
         self._violations.add(Violation(rule, f"attempt {token}", context.run_id, self._elapsed_ms()))
@@ -82,8 +86,8 @@ def work_task(seed: int, ledger: Ledger, weather: Weather) -> Task[..., JsonValu
 async def _behave(chance: Chance, weather: Weather, context: TaskContext) -> JsonValue:
     result: JsonObject = {"n": chance.whole(0, 7), "token": context.idempotency_key}
     fault = weather.handler_fault(chance, FAULTY_SHARE)
-    if chance.happens(0.5):
-        await asyncio.sleep(chance.waiting(0.02))
+    if chance.happens(0.7):
+        await asyncio.sleep(chance.waiting(chance.one_of((0.003, 0.05, 0.8))))
     if chance.happens(0.3):
         context.heartbeat({"half": True})
     if fault == "slow":

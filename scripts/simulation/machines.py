@@ -139,10 +139,12 @@ class Machine:
             lane.is_frozen = True
             self._world.loop.call_later(seconds, self._thaw, lane)
 
-    def thaw(self) -> None:
-        """Let the process go on."""
+    def recover(self) -> None:
+        """The faults are over: the process goes on, or another one starts."""
+        self._crash_at_commit = None
         if self.lane is not None:
-            self._thaw(self.lane)
+            self.lane.is_frozen, self.lane.dies_at_step = False, None
+        self.boot()
 
     def restart(self, down_s: float) -> None:
         """Let the process end in order, and start another one."""

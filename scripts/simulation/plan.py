@@ -48,8 +48,8 @@ HANDLER_FAULTS: Final[tuple[HandlerFault, ...]] = HandlerFault.__args__  # type:
 ACTION_KINDS: Final[tuple[ActionKind, ...]] = ActionKind.__args__  # type: ignore[attr-defined]
 
 TENANTS: Final = ("north", "south")
-SIGNALS: Final = ("go", "stop", "more")
-EVENTS: Final = ("paid", "sent", "late")
+SIGNALS: Final = ("go", "more")
+EVENTS: Final = ("paid", "sent")
 PEOPLE: Final = ("ada", "bo", "cy")
 
 

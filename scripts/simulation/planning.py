@@ -13,6 +13,7 @@ from scripts.simulation.plan import (
     SIGNALS,
     TENANTS,
     Action,
+    ActionKind,
     Fault,
     FaultKind,
     HostLimits,
@@ -21,9 +22,12 @@ from scripts.simulation.plan import (
 )
 
 MAX_DEFINITIONS: Final = 3
-MAX_STARTS: Final = 8
-MAX_ACTIONS: Final = 40
-MAX_FAULTS: Final = 14
+MAX_STARTS: Final = 24
+MAX_ACTIONS: Final = 150
+MAX_FAULTS: Final = 20
+
+LIKELY_ACTIONS: Final[tuple[ActionKind, ...]] = (*("signal", "event", "event", "vote") * 6, *("case", "reply", "pause", "resume") * 3)
+"""Beside one of each kind: how much more often these are sent."""
 
 WINDOWS: Final = frozenset({
     "slow_commits", "slow_calls", "lost_commits", "lost_answers", "cut_calls", "late_rows",
@@ -36,13 +40,13 @@ def plan_of(seed: int) -> Plan:
     """The plan of a seed."""
     chance = Chance(seed, "plan")
     hosts = HostLimits(
-        count=chance.whole(1, 3),
+        count=chance.one_of((1, 2, 2, 3)),
         concurrency=chance.one_of((1, 3, 8, 50)),
         max_hot_runs=chance.one_of((1, 4, 100)),
         idle_ms=chance.one_of((500, 5_000, 30_000)),
         sweep_ms=chance.one_of((500, 1_000, 2_000)),
     )
-    faulty_ms = chance.one_of((6_000, 20_000, 50_000))
+    faulty_ms = chance.one_of((4_000, 12_000, 45_000))
     definitions = tuple(
         random_definition(Chance(seed, "definition", number), f"flow-{number}")
         for number in range(chance.whole(1, MAX_DEFINITIONS))
@@ -56,9 +60,9 @@ def plan_of(seed: int) -> Plan:
         for number in range(chance.whole(0, MAX_ACTIONS))
     )
     faults = tuple(
-        _fault(Chance(seed, "fault", number), hosts.count, faulty_ms) for number in range(chance.whole(0, MAX_FAULTS))
+        _fault(Chance(seed, "fault", number), hosts.count, faulty_ms) for number in range(chance.whole(1, MAX_FAULTS))
     )
-    is_calm = chance.happens(0.2)
+    is_calm = chance.happens(0.1)
     count = 0 if is_calm else chance.whole(2, len(HANDLER_FAULTS))
     return Plan(
         seed=seed,
@@ -74,10 +78,10 @@ def plan_of(seed: int) -> Plan:
 
 def _start(chance: Chance, number: int, definitions: int, hosts: int, faulty_ms: int) -> Start:
     return Start(
-        at_ms=chance.whole(0, faulty_ms // 2),
+        at_ms=chance.whole(0, faulty_ms * 2 // 3),
         definition=chance.whole(0, definitions - 1),
         tenant=chance.one_of(TENANTS),
-        trigger={"id": number % 4},
+        trigger={"id": number % 2},
         key=f"key-{number}" if chance.happens(0.8) else None,
         via=chance.whole(0, hosts),
         times=chance.one_of((1, 1, 2)),
@@ -85,7 +89,7 @@ def _start(chance: Chance, number: int, definitions: int, hosts: int, faulty_ms:
 
 
 def _action(chance: Chance, number: int, starts: int, hosts: int, faulty_ms: int) -> Action:
-    kind = chance.one_of((*ACTION_KINDS, "signal", "signal", "event", "event", "vote", "case", "reply"))
+    kind = chance.one_of((*ACTION_KINDS, *LIKELY_ACTIONS))
     names = {"signal": SIGNALS, "event": EVENTS, "vote": ("approved", "approved", "rejected")}
     run = chance.whole(0, starts - 1)
     return Action(
@@ -97,7 +101,7 @@ def _action(chance: Chance, number: int, starts: int, hosts: int, faulty_ms: int
         times=chance.one_of((1, 1, 2, 3)),
         name=chance.one_of(names[kind]) if kind in names else "go",
         by=chance.one_of(PEOPLE),
-        payload={"id": run % 4, "n": chance.whole(0, 2), "text": "x" * chance.one_of((0, 0, 0, 40_000))},
+        payload={"id": run % 2, "n": chance.whole(0, 2), "text": "x" * chance.one_of((0, 0, 0, 40_000))},
     )
 
 
@@ -107,7 +111,7 @@ def _fault(chance: Chance, hosts: int, faulty_ms: int) -> Fault:
     left_ms = faulty_ms - at_ms
     host = chance.whole(1, hosts)
     if kind in WINDOWS:
-        for_ms = min(left_ms, chance.one_of((500, 3_000, 15_000)))
+        for_ms = min(left_ms, chance.one_of((1_000, 5_000, 30_000)))
         return Fault(kind=kind, at_ms=at_ms, for_ms=for_ms, host=chance.one_of((0, host)), rate=chance.real(0.05, 0.6))
     if kind == "database_away":
         return Fault(kind=kind, at_ms=at_ms, for_ms=min(left_ms, chance.one_of((300, 2_000, 8_000))))

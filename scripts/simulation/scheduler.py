@@ -94,6 +94,18 @@ class Lane:
 _lane: ContextVar[Lane | None] = ContextVar("lane", default=None)
 
 
+def _lose(task: "asyncio.Task[Any]") -> None:
+    """Make a task of a dead process vanish. To be run in the process's context.
+
+    Closing runs `finally` blocks, which a killed process would not run: whatever they schedule is dropped.
+    """
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - it is meant to be lost
+    coroutine = task.get_coro()
+    with suppress(BaseException), catch_warnings(action="ignore", category=RuntimeWarning):
+        if coroutine is not None:
+            coroutine.close()
+
+
 def current_lane() -> Lane | None:
     """The lane that runs at the moment; None for the simulation itself."""
     return _lane.get()
@@ -135,14 +147,10 @@ class SimulatedLoop(VirtualTimeLoop):
     def kill(self, lane: Lane) -> None:
         """End a process at once. What it awaited never comes; its coroutines are closed without being heard."""
         lane.is_dead = True
+        tasks = lane.tasks()  # what waits in the queue may be all that holds them
         lane.queue.clear()
-        for task in lane.tasks():
-            coroutine = task.get_coro()
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - it is meant to be lost
-            # closing runs `finally` blocks, which a killed process would not: whatever they schedule is dropped
-            with suppress(BaseException), catch_warnings(action="ignore", category=RuntimeWarning):
-                if coroutine is not None:
-                    lane.context.copy().run(coroutine.close)
+        for task in tasks:
+            lane.context.copy().run(_lose, task)
         if lane in self._lanes:
             self._lanes.remove(lane)
 
@@ -237,6 +245,8 @@ class SimulatedLoop(VirtualTimeLoop):
         task: asyncio.Task[T] = asyncio.Task(work, loop=loop, context=context)  # type: ignore[arg-type]
         lane = context.get(_lane) or self._director
         lane.add_task(task)
+        if lane.is_dead:
+            _lose(task)
         return task
 
     def _complain(self, _loop: asyncio.AbstractEventLoop, report: dict[str, Any]) -> None:

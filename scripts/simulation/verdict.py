@@ -55,6 +55,9 @@ def check_waiting(world: World, engines: Sequence[Engine], report: Report) -> No
         due_us = state.next_due_us
         if due_us is not None and due_us < now_us - OVERDUE_US:
             report(run_id, "liveness", f"a timer is {(now_us - due_us) // 1_000} ms overdue")
+        missed = world.database.missed_events(run_id)
+        if missed:
+            report(run_id, "events", f"events were not brought to their waits: {missed}")
         if world.database.due_at_us(run_id) != due_us:
             report(run_id, "stored timer", f"{world.database.due_at_us(run_id)} is stored, {due_us} is next")
     for event_id in world.database.unmatched():
