@@ -221,9 +221,11 @@ class Driver:
 
     def events(self) -> list[AnyEvent]:
         """All events so far."""
-        return [
-            event for row in self.rows for event in decode_events(row.events, run_id=row.run_id, version=row.version)
-        ]
+        return [event for events in self.rows_of_events() for event in events]
+
+    def rows_of_events(self) -> list[list[AnyEvent]]:
+        """All events so far, row by row."""
+        return [decode_events(row.events, run_id=row.run_id, version=row.version) for row in self.rows]
 
     def folded(self) -> RunState:
         """The state that the rows give."""
