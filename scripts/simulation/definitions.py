@@ -268,4 +268,3 @@ class _Drawing:
         if chance.happens(0.5):
             event["cancels"] = [chance.one_of(self._refs)]
         return [*heard, event]
-

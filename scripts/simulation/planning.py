@@ -26,7 +26,10 @@ MAX_STARTS: Final = 24
 MAX_ACTIONS: Final = 150
 MAX_FAULTS: Final = 20
 
-LIKELY_ACTIONS: Final[tuple[ActionKind, ...]] = (*("signal", "event", "event", "vote") * 6, *("case", "reply", "pause", "resume") * 3)
+LIKELY_ACTIONS: Final[tuple[ActionKind, ...]] = (
+    *("signal", "event", "event", "vote") * 6,
+    *("case", "reply", "pause", "resume") * 3,
+)
 """Beside one of each kind: how much more often these are sent."""
 
 WINDOWS: Final = frozenset({

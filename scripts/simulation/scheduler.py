@@ -170,9 +170,7 @@ class SimulatedLoop(VirtualTimeLoop):
 
     # --- what asyncio calls -------------------------------------------------------------------------------------------
 
-    def call_soon(
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:
         """As in asyncio, in the lane of the context."""
         context = copy_context() if context is None else context
         handle = asyncio.Handle(callback, args, self, context)

@@ -174,9 +174,7 @@ class Senders:
             await self._controlled(client, kind, run_id, request_id, tenant)  # type: ignore[arg-type]
             known.controls.add((run_id, request_id))
 
-    async def _controlled(
-        self, client: Client, kind: ControlKind, run_id: str, request_id: str, tenant: str
-    ) -> None:
+    async def _controlled(self, client: Client, kind: ControlKind, run_id: str, request_id: str, tenant: str) -> None:
         await client.request(run_id, kind, request_id=request_id, by="simulation", tenant=tenant)
 
     async def _asking_step(self, client: Client, action: Action, run_id: str, tenant: str) -> str | None:

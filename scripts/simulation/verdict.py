@@ -50,7 +50,9 @@ def check_waiting(world: World, engines: Sequence[Engine], report: Report) -> No
             report(run_id, "liveness", f"requests wait: {[control.request_id for control in run.controls]}")
         is_paused = state.paused_at_us is not None
         if not is_paused and (run.messages or run.attempts):
-            waiting = [message.id for message in run.messages] + [f"{row.node}/{row.generation}" for row in run.attempts]
+            waiting = [message.id for message in run.messages] + [
+                f"{row.node}/{row.generation}" for row in run.attempts
+            ]
             report(run_id, "liveness", f"messages or results wait: {waiting}")
         due_us = state.next_due_us
         if due_us is not None and due_us < now_us - OVERDUE_US:
@@ -104,7 +106,9 @@ def check_runs(world: World, watcher: Watcher, report: Report) -> int:
         count += len(rows)
         payloads = {payload.hash: decode_value(payload.text) for payload in run.payloads}
         program = watcher.programs[run.head.manifest_hash]
-        state = prove_rows(program, run_id, rows, payloads, lambda rule, what, run_id=run_id: report(run_id, rule, what))  # type: ignore[misc]
+        state = prove_rows(
+            program, run_id, rows, payloads, lambda rule, what, run_id=run_id: report(run_id, rule, what)
+        )  # type: ignore[misc]
         if encode_state(loaded_state(run)) != encode_state(state):
             report(run_id, "live state", "what a snapshot and the rows after it give is not what all rows give")
         if run.head.status != state.status:
