@@ -9,7 +9,7 @@ A kill *before* a commit means that it was never written, *after* that it is dur
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, cast
 from warnings import catch_warnings
@@ -19,7 +19,8 @@ import msgspec
 from ductor.definitions.errors import DuctorError
 from ductor.journal.store import Commit, CommitAnswer, Store
 from ductor.testing.loop import VirtualTimeLoop
-from ductor.testing.scenarios.runner import Played, Playing
+from ductor.testing.scenarios.played import Played, PlayedRun
+from ductor.testing.scenarios.runner import Playing
 
 MAX_LIVES: Final = 2_000
 
@@ -172,24 +173,34 @@ def _drop(loop: VirtualTimeLoop) -> None:
 
 def crash_differences(reference: Played, crashed: Played) -> list[str]:
     """What a crash changed that it must not change: outcome, steps, context, and the effects of each attempt."""
-    if reference.view is None or crashed.view is None:
-        return [] if reference.refusal == crashed.refusal else [f"start: {reference.refusal} became {crashed.refusal}"]
+    if reference.refusal != crashed.refusal:
+        return [f"start: {reference.refusal} became {crashed.refusal}"]
     found: list[str] = []
-    for what in ("status", "output", "error", "context"):
-        before, after = getattr(reference.view, what), getattr(crashed.view, what)
-        if before != after:
-            found.append(f"{what}: {before!r} became {after!r}")
-    statuses = {step.ref: step.status for step in crashed.view.steps}
-    found.extend(
-        f"step {step.ref}: {step.status} became {statuses[step.ref]}"
-        for step in reference.view.steps
-        if statuses[step.ref] != step.status
-    )
+    if reference.root is not None and crashed.root is not None:
+        found.extend(_run_differences(reference.root, crashed.root))
+    if reference.statuses != crashed.statuses:
+        found.append(f"runs: {reference.statuses} became {crashed.statuses}")
+    for label, run in reference.runs.items():
+        if label in crashed.runs:
+            found.extend(f"run {label}: {line}" for line in _run_differences(run, crashed.runs[label]))
     if _effects(reference) != _effects(crashed):
         found.append(f"calls: {_effects(reference)} became {_effects(crashed)}")
     if reference.mistakes != crashed.mistakes:
         found.append(f"mistakes: {reference.mistakes} became {crashed.mistakes}")
     return found
+
+
+def _run_differences(reference: PlayedRun, crashed: PlayedRun) -> Iterator[str]:
+    for what in ("status", "output", "error", "context"):
+        before, after = getattr(reference.view, what), getattr(crashed.view, what)
+        if before != after:
+            yield f"{what}: {before!r} became {after!r}"
+    statuses = {step.ref: step.status for step in crashed.view.steps}
+    for step in reference.view.steps:
+        if statuses[step.ref] != step.status:
+            yield f"step {step.ref}: {step.status} became {statuses[step.ref]}"
+    if reference.emitted != crashed.emitted:
+        yield f"emitted: {reference.emitted} became {crashed.emitted}"
 
 
 def _effects(played: Played) -> Sequence[tuple[str, str, int, str]]:

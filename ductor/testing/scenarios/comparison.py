@@ -1,14 +1,16 @@
 """What differed between what a scenario expects and what came of it."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from ductor.actors.views import RunView
 from ductor.definitions.durations import format_duration_ms
 from ductor.definitions.values import JsonValue
-from ductor.testing.scenarios.model import Expectation
-from ductor.testing.scenarios.runner import Played
+from ductor.testing.calls import Call
+from ductor.testing.scenarios.model import Expectation, ExpectedEvent, Scenario
+from ductor.testing.scenarios.played import EmittedEvent, Played, PlayedRun
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -23,21 +25,30 @@ class Difference(msgspec.Struct, frozen=True):
         return f"{self.what}: expected {self.expected}, found {self.found}" if self.expected else self.found
 
 
-def differences(expect: Expectation, played: Played) -> list[Difference]:
-    """Everything that differed; what the expectation does not name is not compared."""
+def differences(scenario: Scenario, played: Played) -> list[Difference]:
+    """Everything that differed; what the scenario does not name is not compared."""
     found = [Difference("mistake", "", mistake) for mistake in played.mistakes]
-    if played.view is None:
+    if played.refusal is not None:
         found.append(Difference("start", "a run", f"a refusal: {played.refusal}"))
         return found
-    found.extend(_of_the_run(expect, played))
-    found.extend(_of_the_steps(expect, played))
-    found.extend(_of_the_calls(expect, played))
+    if played.root is not None:
+        found.extend(_of_the_run(scenario.expect, played.root))
+    found.extend(_of_the_calls(scenario.expect, played.calls))
+    for label, expect in scenario.expect_runs.items():
+        run = played.runs.get(label)
+        if run is None:
+            found.append(Difference(f"run {label}", "a run", "none"))
+            continue
+        of_run = [call for call in played.calls if call.run_id == run.view.run_id]
+        found.extend(
+            msgspec.structs.replace(difference, what=f"run {label}: {difference.what}")
+            for difference in (*_of_the_run(expect, run), *_of_the_calls(expect, of_run))
+        )
     return found
 
 
-def _of_the_run(expect: Expectation, played: Played) -> Iterator[Difference]:
-    view = played.view
-    assert view is not None
+def _of_the_run(expect: Expectation, run: PlayedRun) -> Iterator[Difference]:
+    view = run.view
     error = view.error.type if view.error is not None else None
     if expect.status is not msgspec.UNSET and expect.status != view.status:
         yield Difference("status", expect.status, f"{view.status} ({error})" if error else view.status)
@@ -55,11 +66,23 @@ def _of_the_run(expect: Expectation, played: Played) -> Iterator[Difference]:
             yield Difference("duration", format_duration_ms(expect.duration_ms), format_duration_ms(duration_ms))
     if expect.compensations:
         yield Difference("compensations", ", ".join(expect.compensations), "none: this version runs no compensations")
+    if expect.emitted is not msgspec.UNSET:
+        yield from _of_the_events(expect.emitted, run.emitted)
+    yield from _of_the_steps(expect, view)
 
 
-def _of_the_steps(expect: Expectation, played: Played) -> Iterator[Difference]:
-    assert played.view is not None
-    found = {step.ref: step.status for step in played.view.steps}
+def _of_the_events(expected: Sequence[ExpectedEvent], emitted: Sequence[EmittedEvent]) -> Iterator[Difference]:
+    names = [event.name for event in emitted]
+    if [event.event for event in expected] != names:
+        yield Difference("emitted", ", ".join(event.event for event in expected) or "none", ", ".join(names) or "none")
+        return
+    for wanted, found in zip(expected, emitted, strict=True):
+        if wanted.payload is not msgspec.UNSET and not _equal(wanted.payload, found.payload):
+            yield Difference(f"payload of emitted {found.name}", _json(wanted.payload), _json(found.payload))
+
+
+def _of_the_steps(expect: Expectation, view: RunView) -> Iterator[Difference]:
+    found = {step.ref: step.status for step in view.steps}
     for ref, status in expect.steps.items():
         if ref not in found:
             yield Difference(f"step {ref}", status, "no such step")
@@ -67,8 +90,8 @@ def _of_the_steps(expect: Expectation, played: Played) -> Iterator[Difference]:
             yield Difference(f"step {ref}", status, found[ref])
 
 
-def _of_the_calls(expect: Expectation, played: Played) -> Iterator[Difference]:
-    counts = Counter(call.task for call in played.calls)
+def _of_the_calls(expect: Expectation, calls: Sequence[Call]) -> Iterator[Difference]:
+    counts = Counter(call.task for call in calls)
     for name, count in expect.calls.items():
         if counts[name] != count:
             yield Difference(f"calls of {name}", str(count), str(counts[name]))

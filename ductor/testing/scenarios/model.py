@@ -12,7 +12,8 @@ from ductor.definitions.values import JsonObject, JsonValue
 LIMIT_MS: Final = 400 * 24 * 3_600 * 1_000
 """How long a scenario may last in virtual time unless it says otherwise: a little over a year."""
 
-ExpectedStatus = Literal["completed", "failed", "cancelled", "terminated", "running", "waiting", "pending"]
+ExpectedStatus = Literal["completed", "failed", "cancelled", "terminated", "running", "waiting", "paused", "pending"]
+SendKind = Literal["signal", "event", "approve", "reject", "reply", "case", "control"]
 
 
 class ScenarioFileError(DuctorError):
@@ -49,14 +50,39 @@ class Answer(Part, frozen=True, kw_only=True):
 
 
 class Send(Part, frozen=True, kw_only=True):
-    """A request sent to the run `at_ms` after its start. `refused`: the engine must refuse it."""
+    """Something sent `at_ms` after the start. `refused`: the engine must refuse it.
+
+    Attributes:
+        name: of the signal, event, step or control.
+        request_id: its id; of an event, the event's.
+        run: `definition#k`, the k-th run of a definition; None for the run of the scenario.
+        from_steps, input: of a redrive.
+        status, assignee, comment, groups, reason, payload: as the kind has them.
+    """
 
     place: Place
     at_ms: int
-    control: Literal["cancel", "terminate"]
+    kind: SendKind
+    name: str
+    payload: JsonValue = None
     request_id: str | None = None
     by: str = ""
+    comment: str | None = None
+    groups: tuple[str, ...] = ()
+    status: str | None = None
+    assignee: str | None = None
+    reason: str | None = None
+    from_steps: tuple[str, ...] = ()
+    input: JsonValue | msgspec.UnsetType = msgspec.UNSET
+    run: str | None = None
     refused: bool = False
+
+
+class ExpectedEvent(Part, frozen=True, kw_only=True):
+    """An event that a run must have emitted; its payload is not compared where it is UNSET."""
+
+    event: str
+    payload: JsonValue | msgspec.UnsetType = msgspec.UNSET
 
 
 class Expectation(Part, frozen=True, kw_only=True):
@@ -68,6 +94,7 @@ class Expectation(Part, frozen=True, kw_only=True):
         steps: status by ref.
         calls: by handler; a redelivery of the same attempt counts once.
         compensations: handlers, in order.
+        emitted: all events that the run emitted, in order.
     """
 
     status: ExpectedStatus | msgspec.UnsetType = msgspec.UNSET
@@ -78,25 +105,34 @@ class Expectation(Part, frozen=True, kw_only=True):
     calls: dict[str, int] = msgspec.field(default_factory=dict)
     context: JsonObject | msgspec.UnsetType = msgspec.UNSET
     compensations: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    emitted: tuple[ExpectedEvent, ...] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def is_of_no_run(self) -> bool:
+        """Whether it names nothing but calls."""
+        return self == Expectation(calls=self.calls)
 
 
 class Scenario(Part, frozen=True, kw_only=True):
     """One story: a run that is started, answered, sent to, and compared.
 
     Attributes:
+        start: the definition; None where only triggers start something: then it lasts `limit_ms`.
+        expect_runs: of other runs, by `definition#k`.
         handlers: answers by handler, before those of the file.
         limit_ms: virtual time after which it is stopped.
     """
 
     place: Place
     name: str
-    start: str
+    start: str | None = None
     input: JsonValue = None
     key: str | None = None
     version: str | None = None
     handlers: dict[str, tuple[Answer, ...]] = msgspec.field(default_factory=dict)
     send: tuple[Send, ...] = ()
     expect: Expectation = Expectation()
+    expect_runs: dict[str, Expectation] = msgspec.field(default_factory=dict)
     limit_ms: int = LIMIT_MS
 
 

@@ -1,10 +1,6 @@
-"""Reads a scenario file, or says everything that is wrong with it, with line and column.
-
-What the language has and this version can't do yet (signals, events, approvals, child runs) is refused by name.
-"""
+"""Reads a scenario file, or says everything that is wrong with it, with line and column."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -28,26 +24,25 @@ from ductor.definitions.parsing.shapes import (
     JsonShape,
     ListShape,
     NumberShape,
-    Shape,
     TextShape,
-    TimeShape,
     UnionShape,
 )
 from ductor.definitions.parsing.struct_shapes import FieldShape, StructShape
-from ductor.definitions.values import JsonObject, JsonValue
+from ductor.definitions.values import JsonValue
 from ductor.testing.scenarios.model import (
     Answer,
     Expectation,
+    ExpectedEvent,
     Raised,
     Scenario,
     ScenarioFile,
     ScenarioFileError,
-    Send,
 )
+from ductor.testing.scenarios.sends import RUN_HINT, RUN_LABEL, SEND
+from ductor.testing.scenarios.shapes import DURATION, TEXT, BuiltShape, MapShape, NullShape, field
 
 ANSWER_VARIABLES: Final = frozenset({"input", "n"})
-NOT_YET_SENT: Final = ("signal", "event", "approve", "reject", "reply", "case")
-STATUSES: Final = ("completed", "failed", "cancelled", "terminated", "running", "waiting", "pending")
+STATUSES: Final = ("completed", "failed", "cancelled", "terminated", "running", "waiting", "paused", "pending")
 STEP_STATUSES: Final = ("pending", "running", "waiting", "succeeded", "failed", "skipped", "cancelled")
 
 T = TypeVar("T")
@@ -87,82 +82,6 @@ def _read(documents: list[Node], report: Report) -> object:
     if len(documents) == 1:
         return _FILE.read(documents[0], "", report)
     return report.add("one_document", f"a scenario file is one document, found {len(documents)}", "", (1, 1))
-
-
-@dataclass(frozen=True, slots=True)
-class _MapShape:
-    """A map of things by name."""
-
-    item: Shape
-
-    def accepts(self, node: Node) -> bool:
-        return isinstance(node.value, dict)
-
-    def read(self, node: Node, path: str, report: Report) -> object:
-        if not isinstance(node.value, dict):
-            return report.add("wrong_type", f"expected a map, found {node.kind()}", path, node.position)
-        items = {key: self.item.read(child, f"{path}.{key}", report) for key, child in node.value.items()}
-        return INVALID if any(item is INVALID for item in items.values()) else items
-
-    def schema(self) -> JsonObject:
-        return {"type": "object", "additionalProperties": self.item.schema()}
-
-
-@dataclass(frozen=True, slots=True)
-class _NullShape:
-    """Nothing, said on purpose."""
-
-    def accepts(self, node: Node) -> bool:
-        return node.value is None
-
-    def read(self, node: Node, path: str, report: Report) -> object:
-        if node.value is None:
-            return None
-        return report.add("wrong_type", f"expected null, found {node.kind()}", path, node.position)
-
-    def schema(self) -> JsonObject:
-        return {"type": "null"}
-
-
-@dataclass(frozen=True, slots=True)
-class _BuiltShape:
-    """A map read by `fields`, from whose values and place `build` makes the thing itself."""
-
-    fields: StructShape
-    build: "Callable[[Mapping[str, Any], Place, Report], object]"
-
-    def accepts(self, node: Node) -> bool:
-        return isinstance(node.value, dict)
-
-    def read(self, node: Node, path: str, report: Report) -> object:
-        if not isinstance(node.value, dict):
-            return report.add("wrong_type", f"expected a map, found {node.kind()}", path, node.position)
-        values, sound = self.fields.read_fields(node, path, report)
-        sound = self.fields.report_missing(values, node, path, report) and sound
-        return self.build(values, report.place(path, node.position), report) if sound else INVALID
-
-    def schema(self) -> JsonObject:
-        return self.fields.map_schema()
-
-
-@dataclass(frozen=True, slots=True)
-class _NotYetShape:
-    """A part of the language that compiles to nothing in this version."""
-
-    what: str
-
-    def accepts(self, node: Node) -> bool:  # noqa: ARG002 - whatever it holds
-        return True
-
-    def read(self, node: Node, path: str, report: Report) -> object:
-        return report.add("not_in_this_version", f"{self.what} can't be tested in this version", path, node.position)
-
-    def schema(self) -> JsonObject:
-        return {}
-
-
-def _field(key: str, shape: Shape, *, attribute: str = "", required: bool = False) -> tuple[str, list[FieldShape]]:
-    return key, [FieldShape(attribute or key, key, shape, required)]
 
 
 def _expression(source: str, place: Place, report: Report) -> Expression | None:
@@ -217,22 +136,29 @@ def _build_answer(values: Mapping[str, Any], place: Place, report: Report) -> ob
     )
 
 
-def _build_send(values: Mapping[str, Any], place: Place, report: Report) -> object:
-    if "control" not in values:
-        hint = "Valid in this version: `control: cancel` and `control: terminate`."
-        return report.add("nothing_sent", "nothing is sent", place.path, (place.line, place.column), hint)
-    return Send(
-        place=place,
-        at_ms=values["at"],
-        control=values["control"],
-        request_id=values.get("request_id"),
-        by=values.get("by", ""),
-        refused=values.get("refused", False),
-    )
+def _build_scenario(values: Mapping[str, Any], place: Place, report: Report) -> object:
+    scenario = Scenario(place=place, **values)
+    sound = True
 
+    def problem(code: str, message: str, at: Place, hint: str = "") -> None:
+        nonlocal sound
+        sound = False
+        report.add(code, message, at.path, (at.line, at.column), hint)
 
-def _build_scenario(values: Mapping[str, Any], place: Place, report: Report) -> object:  # noqa: ARG001 - as the others
-    return Scenario(place=place, **values)
+    if "expect" not in values and "expect_runs" not in values:
+        problem("nothing_expected", "nothing is expected", place, "Give `expect`, or `expect_runs`.")
+    for label in scenario.expect_runs:
+        if not RUN_LABEL.fullmatch(label):
+            problem("invalid_run", f"`{label}` names no run", place, RUN_HINT)
+    if scenario.start is None:
+        if "limit" not in {key.removesuffix("_ms") for key in values}:
+            problem("limit_missing", "a scenario that starts nothing needs a `limit`", place, "It lasts so long.")
+        if not scenario.expect.is_of_no_run:
+            problem("no_run", "nothing is started whose end could be expected", place, "Name it in `expect_runs`.")
+        for sent in scenario.send:
+            if sent.kind != "event" and sent.run is None:
+                problem("no_run", f"there is no run to which `{sent.kind}` could go", sent.place, RUN_HINT)
+    return scenario if sound else INVALID
 
 
 def _build_file(values: Mapping[str, Any], place: Place, report: Report) -> object:  # noqa: ARG001 - as the others
@@ -248,89 +174,74 @@ def _build_file(values: Mapping[str, Any], place: Place, report: Report) -> obje
     )
 
 
-_DURATION: Final = TimeShape("duration")
-_TEXT: Final = TextShape(min_length=1)
-
-_ANSWER: Final = _BuiltShape(
+_ANSWER: Final = BuiltShape(
     StructShape(
         Answer,
         dict(
             [
-                _field("when", TextShape("cel", min_length=1)),
-                _field("takes", _DURATION),
-                _field("returns", JsonShape()),
-                _field("raises", _TEXT),
-                _field("message", TextShape()),
-                _field("details", JsonShape()),
-                _field("retryable", BooleanShape()),
-                _field("retry_after", _DURATION),
+                field("when", TextShape("cel", min_length=1)),
+                field("takes", DURATION),
+                field("returns", JsonShape()),
+                field("raises", TEXT),
+                field("message", TextShape()),
+                field("details", JsonShape()),
+                field("retryable", BooleanShape()),
+                field("retry_after", DURATION),
             ]
         ),
     ),
     _build_answer,
 )
-_HANDLERS: Final = _MapShape(ListShape(_ANSWER))
-_SEND: Final = _BuiltShape(
-    StructShape(
-        Send,
-        dict(
-            [
-                _field("at", _DURATION, required=True),
-                _field("control", ChoiceShape(("cancel", "terminate"))),
-                _field("request_id", _TEXT),
-                _field("by", TextShape()),
-                _field("refused", BooleanShape()),
-                _field("run", _NotYetShape("sending to a child run")),
-                *(_field(key, _NotYetShape(f"`{key}`")) for key in NOT_YET_SENT),
-            ]
-        ),
-    ),
-    _build_send,
+_HANDLERS: Final = MapShape(ListShape(_ANSWER))
+_EMITTED: Final = StructShape(
+    ExpectedEvent,
+    dict([field("event", TEXT, required=True), field("payload", JsonShape())]),
+    short=FieldShape("event", "event", TEXT, True),
 )
 _EXPECT: Final = StructShape(
     Expectation,
     dict(
         [
-            _field("status", ChoiceShape(STATUSES)),
-            _field("output", JsonShape()),
-            _field("error", UnionShape((_NullShape(), _TEXT))),
-            _field("duration", _DURATION, attribute="duration_ms"),
-            _field("steps", _MapShape(ChoiceShape(STEP_STATUSES))),
-            _field("calls", _MapShape(NumberShape(whole=True, minimum=0))),
-            _field("context", JsonShape(is_object=True)),
-            _field("compensations", ListShape(_TEXT)),
-            _field("emitted", _NotYetShape("`emitted`")),
+            field("status", ChoiceShape(STATUSES)),
+            field("output", JsonShape()),
+            field("error", UnionShape((NullShape(), TEXT))),
+            field("duration", DURATION, attribute="duration_ms"),
+            field("steps", MapShape(ChoiceShape(STEP_STATUSES))),
+            field("calls", MapShape(NumberShape(whole=True, minimum=0))),
+            field("context", JsonShape(is_object=True)),
+            field("compensations", ListShape(TEXT)),
+            field("emitted", ListShape(_EMITTED)),
         ]
     ),
 )
-_SCENARIO: Final = _BuiltShape(
+_SCENARIO: Final = BuiltShape(
     StructShape(
         Scenario,
         dict(
             [
-                _field("name", _TEXT, required=True),
-                _field("start", TextShape("name", min_length=1), required=True),
-                _field("input", JsonShape()),
-                _field("key", _TEXT),
-                _field("version", _TEXT),
-                _field("handlers", _HANDLERS),
-                _field("send", ListShape(_SEND)),
-                _field("expect", _EXPECT, required=True),
-                _field("expect_runs", _NotYetShape("`expect_runs`")),
-                _field("limit", _DURATION, attribute="limit_ms"),
+                field("name", TEXT, required=True),
+                field("start", TextShape("name", min_length=1)),
+                field("input", JsonShape()),
+                field("key", TEXT),
+                field("version", TEXT),
+                field("handlers", _HANDLERS),
+                field("send", ListShape(SEND)),
+                field("expect", _EXPECT),
+                field("expect_runs", MapShape(_EXPECT)),
+                field("limit", DURATION, attribute="limit_ms"),
             ]
         ),
     ),
     _build_scenario,
 )
-_FILE: Final = _BuiltShape(
+_FILE: Final = BuiltShape(
     StructShape(
         ScenarioFile,
         dict(
             [
-                _field("definitions", ListShape(UnionShape((_TEXT, JsonShape(is_object=True)))), required=True),
-                _field("handlers", _HANDLERS),
-                _field("scenarios", ListShape(_SCENARIO), required=True),
+                field("definitions", ListShape(UnionShape((TEXT, JsonShape(is_object=True)))), required=True),
+                field("handlers", _HANDLERS),
+                field("scenarios", ListShape(_SCENARIO), required=True),
             ]
         ),
     ),

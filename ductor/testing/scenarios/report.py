@@ -9,7 +9,7 @@ from ductor.definitions.durations import format_duration_ms
 from ductor.journal.events import Event
 from ductor.testing.scenarios.comparison import Difference
 from ductor.testing.scenarios.model import Scenario
-from ductor.testing.scenarios.runner import Played
+from ductor.testing.scenarios.played import Played
 
 ROWS_SHOWN: Final = 60
 EVENT_WIDTH: Final = 180

@@ -1,8 +1,7 @@
 """Plays one scenario on the real engine, in virtual time.
 
-A *life* is a host from its start until the run has settled, or until a crash ends it (`ductor.testing.crashes`).
-Everything that must outlive a crash lies here, outside the loop: store, clock, identifiers, the calls, and what was
-sent.
+A *life* is a host from its start until everything has settled, or until a crash ends it (`ductor.testing.crashes`).
+What must outlive a crash lies here, outside the loop: store, clock, identifiers, the calls, and what was sent.
 """
 
 import asyncio
@@ -11,44 +10,40 @@ from typing import Any, Final
 
 import msgspec
 
-from ductor.actors.errors import ControlRefusedError
 from ductor.actors.host import EngineHost, HostOptions
 from ductor.actors.start import DEFAULT_TENANT
 from ductor.actors.tasks import Task, TaskRegistry
-from ductor.actors.views import HistoryRow, RunView
 from ductor.definitions.compile import Compiled
+from ductor.definitions.durations import format_duration_ms
 from ductor.definitions.errors import DuctorError
-from ductor.handle import RunHandle
 from ductor.handlers import needed_handlers
-from ductor.journal.store import Store
-from ductor.testing.calls import Call, CallLog, unexpected
+from ductor.journal.events import RunStatus
+from ductor.journal.store import RunFilter, Store
+from ductor.testing.calls import CallLog, unexpected
 from ductor.testing.clock import RepeatableIds, VirtualClock
 from ductor.testing.scenarios.answers import answering
 from ductor.testing.scenarios.model import Answer, Scenario, Send
+from ductor.testing.scenarios.played import Played, all_heads, played_run, run_labelled
+from ductor.testing.scenarios.sender import DUPLICATE, is_stored, refusal_on_record, send
+
+OPEN_STATUSES: Final[tuple[RunStatus, ...]] = ("pending", "running", "waiting", "paused")
 
 QUIET_CHECK_S: Final = 600.0
-"""How often, in virtual time, a run that has not ended is looked at for signs of life."""
+"""How often, in virtual time, runs that have not ended are looked at for signs of life."""
 
 PATIENT_HOST: Final = HostOptions(sweep_ms=3_600_000, heartbeat_ms=3_600_000)
 """Nothing is lost in one process that sends its own wakeups, so nothing needs to be looked for often."""
 
-RESTARTED_HOST: Final = HostOptions(sweep_ms=60_000, heartbeat_ms=3_600_000)
-"""Timers of runs that an earlier life left waiting are found by sweeping."""
+SWEEPING_HOST: Final = HostOptions(sweep_ms=60_000, heartbeat_ms=3_600_000)
+"""What an earlier life left waiting is found by sweeping, and so are schedules, to the minute."""
 
 
-class Played(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a scenario.
+class Delivery(msgspec.Struct, frozen=True):
+    """Something that was sent and not refused at once."""
 
-    Attributes:
-        refusal: why the run could not be started, None when it was.
-        mistakes: what the scenario itself got wrong, and requests answered otherwise than it says.
-    """
-
-    view: RunView | None
-    refusal: str | None
-    history: tuple[HistoryRow, ...]
-    calls: tuple[Call, ...]
-    mistakes: tuple[str, ...]
+    run_id: str
+    sent: Send
+    request_id: str
 
 
 class Playing:
@@ -74,12 +69,14 @@ class Playing:
         self.scenario = scenario
         self.store, self.clock = store, clock
         self.log = CallLog(clock)
-        self.run_id: str | None = None
+        self.run_id = ""
         self.host_ids: list[str] = []
         self._compiled = tuple(compiled)
         self._ids = RepeatableIds(clock)
         self._restarts = restarts
+        self._began_at_us = clock.now_us()
         self._unsent = dict(enumerate(scenario.send))
+        self._deliveries: list[Delivery] = []
         self._refusal: str | None = None
         answers = {**handlers, **scenario.handlers}
         self._tasks = [answering(name, given, self.log) for name, given in answers.items()]
@@ -87,87 +84,116 @@ class Playing:
         self._tasks += [_unanswered(name, self.log) for name in sorted(needed - answers.keys())]
 
     async def live(self) -> None:
-        """Live until the run has settled: start what is not started, send what is not sent, wait."""
-        options = RESTARTED_HOST if self._restarts else PATIENT_HOST
+        """Live until everything has settled: start what is not started, send what is not sent, wait."""
+        has_schedules = any(trigger.cron for one in self._compiled for trigger in one.manifest.triggers)
+        options = SWEEPING_HOST if self._restarts or has_schedules else PATIENT_HOST
         host = EngineHost(self.store, TaskRegistry(self._tasks), clock=self.clock, ids=self._ids, options=options)
         self.host_ids.append(host.host_id)
         await host.start_host()
         for one in self._compiled:
             await host.publish(one)
         try:
-            self.run_id = await self._started(host)
+            if self.scenario.start is not None:
+                self.run_id = await self._started(host, self.scenario.start)
+                self._began_at_us = (await host.view(self.run_id)).started_at_us
         except DuctorError as error:
             self._refusal = f"{type(error).__name__}: {error}"
         else:
-            await self._settle(host, self.run_id)
+            await self._send_all(host)
+            await self._settle(host)
         await host.stop_host()
 
     async def played(self) -> Played:
         """What came of it, after the last life."""
         client = EngineHost(self.store, TaskRegistry(), clock=self.clock, ids=self._ids)
-        handle = RunHandle(client, self.run_id) if self.run_id is not None else None
+        heads = await all_heads(client)
+        labelled = {label: run_labelled(heads, label) for label in self.scenario.expect_runs}
+        for delivery in self._deliveries:
+            self._compare(
+                delivery.sent, await refusal_on_record(client, delivery.run_id, delivery.sent, delivery.request_id)
+            )
         return Played(
-            view=await handle.status() if handle else None,
+            root=await played_run(client, self.run_id) if self.run_id else None,
             refusal=self._refusal,
-            history=tuple(await handle.history()) if handle else (),
+            runs={label: await played_run(client, run_id) for label, run_id in labelled.items() if run_id is not None},
+            statuses=tuple(sorted(f"{head.definition}: {head.status}" for head in heads)),
             calls=tuple(self.log),
             mistakes=tuple(self.log.mistakes),
         )
 
-    async def _started(self, host: EngineHost) -> str:
+    async def _started(self, host: EngineHost, definition: str) -> str:
         """The run's id. Whether a life that was killed had started it shows its start key."""
         scenario = self.scenario
         key = scenario.key or ("scenario" if self._restarts else None)
         if self._restarts and key is not None:
-            known = await host.store.find_start_key(DEFAULT_TENANT, scenario.start, key)
+            known = await host.store.find_start_key(DEFAULT_TENANT, definition, key)
             if known is not None:
                 return known
-        started = await host.start(scenario.start, scenario.input, key=key, version=scenario.version)
+        started = await host.start(definition, scenario.input, key=key, version=scenario.version)
         return started.run_id
 
-    async def _settle(self, host: EngineHost, run_id: str) -> None:
-        started_at_us = (await host.view(run_id)).started_at_us
-        end = host.engine.waiter(run_id)
-        sending = asyncio.create_task(self._send_all(host, run_id, started_at_us))
-        limit_us = started_at_us + self.scenario.limit_ms * 1_000
-        try:
-            while await host.ended(run_id) is None and self.clock.now_us() < limit_us:
-                await asyncio.wait([end], timeout=min(QUIET_CHECK_S, (limit_us - self.clock.now_us()) / 1e6))
-                if not end.done() and not self._unsent and await _is_quiet(host):
-                    break
-            await sending
-        finally:
-            host.engine.forget_waiter(run_id, end)
+    async def _settle(self, host: EngineHost) -> None:
+        """Wait until nothing will happen any more; where triggers alone start runs, until the limit."""
+        limit_us = self._began_at_us + self.scenario.limit_ms * 1_000
+        while (left_us := limit_us - self.clock.now_us()) > 0:
+            due_at_us = await host.store.next_due_us() or 0
+            pause_us = max(round(QUIET_CHECK_S * 1e6), due_at_us - self.clock.now_us())
+            await asyncio.sleep(min(left_us, pause_us) / 1e6)
+            if self.scenario.start is not None and await _is_quiet(host, limit_us):
+                return
 
-    async def _send_all(self, host: EngineHost, run_id: str, started_at_us: int) -> None:
+    async def _send_all(self, host: EngineHost) -> None:
         """Send what is left to send, by time; what has one time in the order of the file."""
         for number, sent in sorted(self._unsent.items(), key=lambda item: (item[1].at_ms, item[0])):
-            await asyncio.sleep(max(0.0, (started_at_us + sent.at_ms * 1_000 - self.clock.now_us()) / 1e6))
-            await self._send(host, run_id, number, sent)
+            await asyncio.sleep(max(0.0, (self._began_at_us + sent.at_ms * 1_000 - self.clock.now_us()) / 1e6))
+            run_id = self.run_id if sent.run is None else run_labelled(await all_heads(host), sent.run)
+            if run_id is None:
+                self.log.mistakes.append(f"line {sent.place.line}: there is no run {sent.run} to send `{sent.kind}` to")
+            else:
+                await self._send(host, run_id, number, sent)
+            del self._unsent[number]
 
     async def _send(self, host: EngineHost, run_id: str, number: int, sent: Send) -> None:
         request_id = sent.request_id or f"send-{number + 1}"
-        try:
-            receipt = await host.request(run_id, sent.control, request_id=request_id, by=sent.by)
-            refused = receipt.verdict == "duplicate" and not self._restarts
-            reason = "it is a duplicate"
-        except ControlRefusedError as error:
-            refused, reason = True, error.reason
-        self._unsent.pop(number, None)
-        if refused != sent.refused:
-            said = f"was refused: {reason}" if refused else "was accepted, and should have been refused"
-            self.log.mistakes.append(f"{sent.control} after {sent.at_ms} ms (line {sent.place.line}) {said}")
+        may_be_sent = self._restarts and not self._is_repeated(number, sent)
+        if may_be_sent and await is_stored(host, run_id, sent, request_id):
+            refusal = ""
+        else:
+            refusal = await send(host, run_id, sent, request_id)
+        if not refusal or (may_be_sent and refusal == DUPLICATE):
+            self._deliveries.append(Delivery(run_id, sent, request_id))
+        else:
+            self._compare(sent, refusal)
+
+    def _is_repeated(self, number: int, sent: Send) -> bool:
+        """Whether the scenario itself sends something under this id before."""
+        return sent.request_id is not None and any(
+            (other.at_ms, index) < (sent.at_ms, number)
+            and (other.request_id, other.run, other.kind == "event")
+            == (sent.request_id, sent.run, sent.kind == "event")
+            for index, other in enumerate(self.scenario.send)
+        )
+
+    def _compare(self, sent: Send, refusal: str) -> None:
+        if bool(refusal) == sent.refused:
+            return
+        said = f"was refused: {refusal}" if refusal else "was accepted, and should have been refused"
+        what = sent.name if sent.kind == "control" else f"{sent.kind} {sent.name}"
+        self.log.mistakes.append(f"{what} after {format_duration_ms(sent.at_ms)} (line {sent.place.line}) {said}")
 
 
-async def _is_quiet(host: EngineHost) -> bool:
-    """Whether nothing will ever happen to the run by itself."""
+async def _is_quiet(host: EngineHost, limit_us: int) -> bool:
+    """Whether nothing will ever happen by itself, schedules aside."""
+    if not await host.runs(RunFilter(statuses=OPEN_STATUSES, limit=1)):
+        return True
     health = await host.health()
     load = health.workers
     is_idle = load is None or not (load.running or load.waiting or load.unconfirmed)
     due_at_us = await host.store.next_due_us()
     # a timer long overdue is one that nobody will serve
     is_due = due_at_us is not None and due_at_us > host.clock.now_us() - QUIET_CHECK_S * 1_000_000
-    return is_idle and not is_due and not health.set_aside
+    is_gathering = bool((await host.store.digest_work(limit_us, 1)).due)
+    return is_idle and not is_due and not is_gathering and not health.set_aside
 
 
 def _unanswered(name: str, log: CallLog) -> Task[..., Any]:

@@ -19,8 +19,9 @@ from ductor.testing.loop import run_in_virtual_time
 from ductor.testing.outside import OutsideLoop, outside_store
 from ductor.testing.scenarios.comparison import Difference, differences
 from ductor.testing.scenarios.model import Scenario, ScenarioFile
+from ductor.testing.scenarios.played import Played
 from ductor.testing.scenarios.reader import read_scenario_file
-from ductor.testing.scenarios.runner import Played, Playing
+from ductor.testing.scenarios.runner import Playing
 
 StoreKind = Literal["memory", "postgres"]
 CRASH_COMMITS_MAX: Final = 500
@@ -121,7 +122,7 @@ class Suite:
                 return await playing.played()
 
             played = run_in_virtual_time(main(), clock=clock)
-        return Result(scenario=scenario, played=played, differences=tuple(differences(scenario.expect, played)))
+        return Result(scenario=scenario, played=played, differences=tuple(differences(scenario, played)))
 
     def play_with_crash(self, scenario: Scenario, stores: Stores, point: CrashPoint | None) -> tuple[Played, int]:
         """Play a scenario and kill its host at `point`. Gives what came of it and how many commits there were."""

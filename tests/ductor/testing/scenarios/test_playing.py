@@ -136,9 +136,9 @@ scenarios:
     expect: {}
 """
     (difference,) = told(play(GOOD + text))
-    assert difference.startswith("cancel after 3600000 ms (line 20) was refused: ")
+    assert difference.startswith("cancel after 1h (line 20) was refused: ")
     slow = GOOD.replace("do.first: {", "do.first: {takes: 2h, ") + text.replace("cancel}", "cancel, refused: true}")
-    assert told(play(slow)) == ["cancel after 3600000 ms (line 20) was accepted, and should have been refused"]
+    assert told(play(slow)) == ["cancel after 1h (line 20) was accepted, and should have been refused"]
 
 
 def test_a_scenario_ends_at_its_limit():

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from ductor.testing.scenarios.model import ScenarioFileError
+from ductor.testing.scenarios.model import ExpectedEvent, ScenarioFileError
 from ductor.testing.scenarios.reader import parse_scenarios
 
 WHOLE = """\
@@ -20,12 +20,15 @@ scenarios:
     send:
       - {at: 1m, control: cancel, by: boss, request_id: r1}
       - {at: 2m, control: terminate, refused: true}
+      - {at: 3m, event: parcel.seen, id: e1, payload: {at: dock}}
     expect:
       {status: completed, output: null, error: null, duration: 1h, steps: {a: skipped}, calls: {payments.charge: 2}}
   - name: another
     start: order
     handlers: {payments.charge: {raises: Declined, retryable: false, details: {code: 5}}}
+    send: [{at: 1h, control: redrive, from: reserve, input: {sku: B2}, run: "order#2"}]
     expect: {status: failed, error: Declined, context: {tries: 1}, compensations: []}
+    expect_runs: {"order#2": {emitted: [paid, {event: sent, payload: 1}]}}
 """
 
 
@@ -49,10 +52,14 @@ def test_a_whole_file():
 
     story, other = read.scenarios
     assert (story.name, story.start, story.input) == ("all is well", "order", {"order_id": "o-1"})
-    assert [(sent.at_ms, sent.control, sent.by, sent.request_id, sent.refused) for sent in story.send] == [
-        (60_000, "cancel", "boss", "r1", False),
-        (120_000, "terminate", "", None, True),
+    assert [(sent.at_ms, sent.kind, sent.name, sent.by, sent.request_id, sent.refused) for sent in story.send] == [
+        (60_000, "control", "cancel", "boss", "r1", False),
+        (120_000, "control", "terminate", "", None, True),
+        (180_000, "event", "parcel.seen", "", "e1", False),
     ]
+    redriven = other.send[0]
+    assert (redriven.from_steps, redriven.input, redriven.run) == (("reserve",), {"sku": "B2"}, "order#2")
+    assert other.expect_runs["order#2"].emitted == (ExpectedEvent(event="paid"), ExpectedEvent(event="sent", payload=1))
     assert (story.expect.status, story.expect.output, story.expect.error) == ("completed", None, None)
     assert (story.expect.duration_ms, story.expect.steps) == (3_600_000, {"a": "skipped"})
     assert story.expect.calls == {"payments.charge": 2}
@@ -63,7 +70,7 @@ def test_a_whole_file():
     assert declined.raises.details.render({}) == {"code": 5}
     assert (other.expect.context, other.expect.compensations) == ({"tries": 1}, ())
     assert other.expect.output is msgspec.UNSET
-    assert other.place.line == 16
+    assert other.place.line == 17
 
 
 def test_every_mistake_is_named_at_once():
@@ -74,7 +81,7 @@ scenarios:
   - name: a
     start: order
     inputs: {}
-    send: [{at: soon, control: cancel}, {at: 1s, control: pause}, {control: cancel}, {at: 1s}]
+    send: [{at: soon, control: cancel}, {at: 1s, control: stop}, {control: cancel}, {at: 1s}]
     expect: {status: done, duration: 5, steps: {a: happy}, calls: {x: -1}}
 """
     assert problems_of(text) == [
@@ -82,8 +89,8 @@ scenarios:
         "6:5 unknown_key",
         "7:17 invalid_duration",
         "7:59 invalid_choice",
-        "7:67 missing_key",
-        "7:86 nothing_sent",
+        "7:66 missing_key",
+        "7:85 nothing_sent",
         "8:22 invalid_choice",
         "8:38 wrong_type",
         "8:52 invalid_choice",
@@ -116,11 +123,40 @@ def test_an_answer_returns_or_raises(answer: str, code: str):
     assert problems_of(text) == [f"2:16 {code}"]
 
 
-@pytest.mark.parametrize("sent", ["signal: ack", "event: e", "approve: s", "reject: s", "reply: s", "case: s"])
-def test_what_this_version_does_not_send_is_refused_by_name(sent: str):
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        ("signal: a, event: b", "sends_one"),
+        ("signal: a, id: x", "misplaced_key"),
+        ("signal: a, comment: well", "misplaced_key"),
+        ("control: cancel, from: a", "misplaced_key"),
+        ("control: pause, payload: 1", "misplaced_key"),
+        ('event: e, run: "o#1"', "misplaced_key"),
+        ("approve: s", "missing_key"),
+        ("reject: s, comment: no", "missing_key"),
+        ("case: s, status: done", "missing_key"),
+        ("signal: a, run: o", "invalid_run"),
+        ('signal: a, run: "o#0"', "invalid_run"),
+    ],
+)
+def test_what_is_sent_is_one_thing_with_what_belongs_to_it(sent: str, code: str):
     text = f"definitions: [o.yaml]\nscenarios: [{{name: a, start: o, send: [{{at: 1s, {sent}}}], expect: {{}}}}]\n"
-    with pytest.raises(ScenarioFileError, match=f"`{sent.split(':', maxsplit=1)[0]}` can't be tested in this version"):
-        parse_scenarios(text, file="t.yaml")
+    assert problems_of(text) == [f"2:40 {code}"]
+
+
+@pytest.mark.parametrize(
+    ("rest", "codes"),
+    [
+        ("expect: {}", ["limit_missing"]),
+        ("limit: 1d, expect: {status: completed}", ["no_run"]),
+        ("limit: 1d, send: {at: 1s, signal: a}, expect: {calls: {x: 1}}", ["no_run"]),
+        ("limit: 1d", ["nothing_expected"]),
+        ("limit: 1d, expect_runs: {o: {}}", ["invalid_run"]),
+    ],
+)
+def test_a_scenario_that_starts_nothing_says_how_long_it_lasts_and_expects_of_named_runs(rest: str, codes: list[str]):
+    found = problems_of(f"definitions: [o.yaml]\nscenarios: [{{name: a, {rest}}}]\n")
+    assert [problem.split()[1] for problem in found] == codes
 
 
 @pytest.mark.parametrize("text", ["", "a: 1\n---\nb: 2\n", "definitions: [", "- 1\n"])
