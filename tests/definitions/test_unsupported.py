@@ -49,6 +49,21 @@ def test_every_part_and_type_is_refused_where_nothing_has_behaviour():
     assert all(f"`{part}`" in messages for part in (*STEP_PARTS, *DEFINITION_PARTS))
 
 
+def test_what_is_sent_heard_and_triggered_has_behaviour():
+    compiled = compile_one("""
+    name: x
+    triggers: [{event: e}]
+    on: [{signal: s, effects: {a: 1}}, {event: e, cancels: [a]}]
+    steps:
+      - ref: a
+        type: task
+        task: t
+        emit: [{event: done}]
+        signal: [{run: "${trigger}", name: go}]
+    """)
+    assert refuse_unsupported(compiled, RUNNABLE) == []
+
+
 def test_types_with_behaviour_are_not_refused():
     (compiled,) = compile_text(WHOLE_LANGUAGE.read_text())
     messages = " ".join(problem.message for problem in refuse_unsupported(compiled, frozenset(STEP_TYPES)))

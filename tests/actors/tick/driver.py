@@ -7,10 +7,12 @@ and inbox items of parked nodes are there, those of all others are gone. No mess
 """
 
 import textwrap
+import uuid
 
 import msgspec
 
 from ductor.actors.tick.compute import TickInputs, compute
+from ductor.actors.tick.outbox import Outbox
 from ductor.actors.tick.payload import TickPayload
 from ductor.definitions.compile import compile_text
 from ductor.definitions.program import Program, load_program
@@ -248,10 +250,10 @@ class Driver:
             Transition(
                 run_id=state.run_id,
                 version=state.version,
-                commit_id=None,
+                commit_id=uuid.UUID(int=state.version),
                 at_us=state.at_us,
                 events=text,
-                hash=digest,  # type: ignore[arg-type]
+                hash=digest,
             )
         )
         assert comparable(self.folded()) == comparable(state), "folding the journal does not give the live state"
@@ -259,7 +261,7 @@ class Driver:
 
     def _write_outbox(self, payload: TickPayload) -> None:
         """What the commit would write beside the row."""
-        outbox = payload.outbox
+        outbox = payload.outbox or Outbox()
         assert not {ref for ref, _ in outbox.waits} & set(outbox.waits_gone), "a wait is written and removed at once"
         assert not set(outbox.inbox) & set(outbox.inbox_gone), "an inbox item is written and removed at once"
         for ref in outbox.waits_gone:

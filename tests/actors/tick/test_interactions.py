@@ -32,7 +32,8 @@ def test_a_fitting_reply_is_the_output():
 
 def test_a_reply_that_does_not_fit_changes_nothing_and_a_later_one_counts():
     run = Driver(ASK, TRIGGER)
-    for misfit in ({"count": 0}, {}, "3", None):
+    misfits: list[JsonValue] = [{"count": 0}, {}, "3", None]
+    for misfit in misfits:
         run.reply("q", misfit)
     assert run.statuses()["q"] == "waiting"
     run.reply("q", {"count": 1})
@@ -40,7 +41,7 @@ def test_a_reply_that_does_not_fit_changes_nothing_and_a_later_one_counts():
 
 
 def test_a_reply_after_the_fitting_one_is_undelivered():
-    run = Driver(ASK.replace("timeout: 1h", "timeout: 1h") + "  - {ref: w, type: wait, signal: go}\n", TRIGGER)
+    run = Driver(ASK + "  - {ref: w, type: wait, signal: go}\n", TRIGGER)
     run.reply("q", {"count": 1})
     run.reply("q", {"count": 2})
     assert run.disposition("m-2") == "undelivered"

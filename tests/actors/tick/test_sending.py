@@ -2,6 +2,7 @@
 
 import pytest
 
+from ductor.definitions.values import JsonValue
 from ductor.journal.events import EventEmitted, SignalSent
 from ductor.journal.store import MAX_EVENT_PAYLOAD_BYTES
 from tests.actors.tick.driver import Driver, recomputed
@@ -62,7 +63,8 @@ def test_a_step_that_is_redriven_sends_anew():
     run.finish("a", {"n": 1})
     run.fail("b")
     for number in range(1, 4):
-        run.request("redrive", f"r-{number}", **{"from": ["a"]})
+        arguments: dict[str, JsonValue] = {"from": ["a"]}
+        run.request("redrive", f"r-{number}", **arguments)
         run.finish("a", {"n": 1})
         run.fail("b")
     ids = [event.event_id for event in run.published]
