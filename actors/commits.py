@@ -3,7 +3,10 @@
 import uuid
 from collections.abc import Sequence
 
+import msgspec
+
 from ductor.actors.messages import Assignment, AttemptResult
+from ductor.actors.tick.outbox import Outbox
 from ductor.actors.tick.payload import TickPayload
 from ductor.definitions.steps import AnyStep
 from ductor.definitions.steps.step import WorkerStep
@@ -36,8 +39,8 @@ def commit_of(
         version, events = state.version, encode_events(payload.events)
         chain_hash = link(state.last_hash, state.run_id, version, state.at_us, events)
         finish_row(state, chain_hash)
-    outbox = payload.outbox
-    return Commit(
+    due_at_us = state.next_due_us
+    commit = Commit(
         run_id=state.run_id,
         version=version,
         commit_id=commit_id,
@@ -46,19 +49,26 @@ def commit_of(
         hash=chain_hash,
         start=_head_start(state) if version == 1 else None,
         head=_head_update(state) if version > 1 and state.status != head_status else None,
-        timer=TimerUpdate(state.next_due_us) if version and state.next_due_us != stored_due_us else None,
+        timer=TimerUpdate(due_at_us) if version and due_at_us != stored_due_us else None,
         payloads=tuple(payload.payloads),
         controls=() if payload.control is None else (payload.control,),
         attempts=_dispositions(payload, rows) if rows else (),
+    )
+    return commit if payload.outbox is None else _with_outbox(commit, payload.outbox)
+
+
+def _with_outbox(commit: Commit, outbox: Outbox) -> Commit:
+    return msgspec.structs.replace(
+        commit,
         messages=tuple(outbox.messages.values()),
         waits=tuple(outbox.waits.values()),
         waits_gone=tuple(outbox.waits_gone),
         inbox=tuple(outbox.inbox.values()),
         inbox_gone=tuple(outbox.inbox_gone),
-        published=tuple(outbox.published),
-        sent=tuple(outbox.sent),
         digests=tuple(outbox.digests.values()),
         digests_gone=tuple(outbox.digests_gone),
+        published=tuple(outbox.published),
+        sent=tuple(outbox.sent),
     )
 
 

@@ -252,7 +252,7 @@ class Coordinator(LoopActor):
         if was_paused:
             # resumed: what waited meanwhile is read now, and attempts that were lost meanwhile are issued again
             self._reads_inputs = self._reissues = state.paused_at_us is None
-        if payload.events or payload.control is not None or rows or payload.outbox.messages:
+        if payload.events or payload.control is not None or rows or payload.outbox is not None:
             self._commit(payload, results, rows, control)
             return
         for result in results:  # superseded, all of them

@@ -155,6 +155,8 @@ class Timers(msgspec.Struct, gc=False):
 
     def earliest(self) -> tuple[int, str] | None:
         """The next deadline and its key."""
+        if not self.due and not self.absolute:
+            return None
         relative, absolute = _first(self.due, self.heap), _first(self.absolute, self.absolute_heap)
         if relative is not None:
             relative = (relative[0] + self.shifted_us, relative[1])

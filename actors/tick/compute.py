@@ -92,7 +92,7 @@ def compute(program: Program, state: RunState, inputs: TickInputs, now_us: int) 
         superseded=superseded,
         deferred=deferred,
         unread=unread,
-        outbox=tick.outbox,
+        outbox=tick.filled_outbox,
         control=disposition,
         is_limited=state.paused_at_us is None and (bool(unread) or _is_limited(tick)),
     )

@@ -18,7 +18,7 @@ class TickPayload(msgspec.Struct, kw_only=True):
         superseded: results that were not applied, and never will be.
         deferred: results that are applied when the run is resumed.
         unread: messages that were not absorbed: the run is paused, or the tick reached its limits.
-        outbox: what is written beside the row.
+        outbox: what is written beside the row; None for nothing.
         control: what became of the control this tick took up.
         is_limited: the tick stopped at its limits; another one follows at once.
     """
@@ -30,6 +30,6 @@ class TickPayload(msgspec.Struct, kw_only=True):
     superseded: list[AttemptFinished]
     deferred: list[AttemptFinished]
     unread: list[Message]
-    outbox: Outbox
+    outbox: Outbox | None
     control: ControlDisposition | None = None
     is_limited: bool = False

@@ -42,11 +42,11 @@ class Tick:
     """One tick in the making."""
 
     __slots__ = (
+        "_outbox",
         "activation",
         "dispatched",
         "events",
         "now_us",
-        "outbox",
         "payloads",
         "program",
         "starts",
@@ -64,9 +64,21 @@ class Tick:
         self.dispatched: list[str] = []
         self.withdrawn: list[Withdrawal] = []
         self.payloads: list[Payload] = []
-        self.outbox = Outbox()
+        self._outbox: Outbox | None = None
         self.starts = 0
         self.value_bytes = 0
+
+    @property
+    def outbox(self) -> Outbox:
+        """What is written beside the row; made when something is."""
+        if self._outbox is None:
+            self._outbox = Outbox()
+        return self._outbox
+
+    @property
+    def filled_outbox(self) -> Outbox | None:
+        """The outbox, if there is anything in it."""
+        return None if self._outbox is None or self._outbox.is_empty else self._outbox
 
     def emit(self, event: AnyEvent) -> None:
         """Decide: the event joins the row and changes the state."""
@@ -78,7 +90,8 @@ class Tick:
             if node is not None and node.is_listening:
                 self.outbox.leave(event.node, node)
         elif type(event) is RunEnded:
-            self.outbox.close(self.state)
+            if self.state.inbox:
+                self.outbox.close(self.state)
             if any(handler.event is not None for handler in self.program.handlers):
                 self.outbox.withdraw_waits(HANDLERS)
         apply_event(self.state, event)
