@@ -229,7 +229,8 @@ def _message_lost_on_pause() -> Iterator[None]:
     def lossy(program: Any, state: Any, inputs: Any, now_us: int) -> Any:
         messages = inputs.messages
         payload = compute(program, state, inputs, now_us)
-        if state.paused_at_us is not None:
+        if state.paused_at_us is not None and messages:
+            payload.outbox = payload.outbox or Outbox()
             for message in messages:
                 payload.outbox.messages[message.id] = MessageDisposition(message.id, "consumed")
         return payload
