@@ -29,7 +29,7 @@ from ductor.journal.events import (
     WaitingType,
 )
 
-FOLD_REVISION = 1
+FOLD_REVISION = 2
 """Grows when a fold of the same journal gives another state; snapshots of another revision are ignored."""
 
 
