@@ -15,6 +15,7 @@ awaits an answer from one in virtual time says so with `external_work`.
 
 import asyncio
 import functools
+import math
 import selectors
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Executor
@@ -64,6 +65,19 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Virtual seconds since the clock's beginning."""
         return self.clock.elapsed_s
+
+    @property
+    def _clock_resolution(self) -> float:
+        """Within which asyncio takes a timer as due.
+
+        After half a year a float's steps are coarser than the real clock's resolution, and a timer that is due exactly
+        now would never count as due.
+        """
+        return max(self._real_resolution, math.ulp(self.clock.elapsed_s))
+
+    @_clock_resolution.setter
+    def _clock_resolution(self, seconds: float) -> None:
+        self._real_resolution = seconds
 
     @contextmanager
     def external_work(self) -> Iterator[None]:

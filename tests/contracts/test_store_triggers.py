@@ -156,6 +156,20 @@ async def test_open_runs_are_listed_page_by_page(store: Store):
     assert list(await store.open_run_ids("nobody", None, None, 10)) == []
 
 
+async def test_open_runs_are_found_by_the_beginning_of_their_key(store: Store):
+    first = await started(store, key="schedule/0/1")
+    second = await started(store, key="schedule/0/22")
+    for other in ({"key": "schedule/10/1"}, {"key": "a%"}, {"definition": "refund", "key": "schedule/0/1"}, {}):
+        await started(store, **other)
+    ended = await started(store, key="schedule/0/3")
+    await send_well(store, ended.commit(head=HeadUpdate(status="completed")))
+    found = sorted([(first.run_id, "schedule/0/1"), (second.run_id, "schedule/0/22")])
+    assert list(await store.open_runs_by_key("acme", "order", "schedule/0/", 10)) == found
+    assert list(await store.open_runs_by_key("acme", "order", "schedule/0/", 1)) == found[:1]
+    assert list(await store.open_runs_by_key("acme", "order", "%", 10)) == []
+    assert list(await store.open_runs_by_key("other", "order", "schedule/0/", 10)) == []
+
+
 async def test_a_run_is_open_until_it_ends_and_again_once_it_is_reopened(store: Store):
     run = await started(store)
     for status, is_open in (("paused", True), ("failed", False), ("running", True), ("completed", False)):

@@ -154,3 +154,13 @@ def test_identifiers_repeat_between_sources_and_never_within_one():
     commit_ids = [first.commit_id() for _ in range(100)]
     assert len(set(commit_ids)) == 100
     assert RepeatableIds(VirtualClock(), seed="other").run_id() != run_ids[0]
+
+
+@virtual_time
+async def test_time_goes_on_after_many_years():
+    loop = asyncio.get_running_loop()
+    for days in (100, 300, 3_650, 36_500):
+        await asyncio.sleep(days * 86_400)
+        before = loop.time()
+        await asyncio.sleep(0.1)
+        assert loop.time() - before == pytest.approx(0.1, abs=1e-6)
