@@ -120,7 +120,10 @@ def commits() -> dict[str, tuple[Statement, dict[str, Any]]]:
 
 
 async def plans_of_filled_tables(
-    database: Database, settings: dict[str, str], statements: dict[str, tuple[Statement, dict[str, Any]]]
+    database: Database,
+    settings: dict[str, str],
+    statements: dict[str, tuple[Statement, dict[str, Any]]],
+    fill: str = FILL,
 ) -> dict[str, str]:
     """How each statement ran that was prepared when the tables were known to be empty."""
     plans = {}
@@ -133,7 +136,7 @@ async def plans_of_filled_tables(
             name: (await connection.prepare(f"EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) {statement.text}"), statement)
             for name, (statement, _) in statements.items()
         }
-        await connection.execute(FILL)
+        await connection.execute(fill)
         for name, (explain, statement) in prepared.items():
             rows = await explain.fetch(*statement.arguments(statements[name][1]))
             plans[name] = "\n".join(row[0] for row in rows)
