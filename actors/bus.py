@@ -15,8 +15,10 @@ from collections.abc import Callable, Sequence
 from ductor.actors.correlation_keys import key_text, value_at
 from ductor.actors.triggers import TriggerStarter
 from ductor.definitions.errors import DuctorError
+from ductor.journal.commit import BusEvent
 from ductor.journal.errors import StoreUnavailableError
-from ductor.journal.store import EVENT_WINDOW_MS, BusEvent, EventReceipt, Store, UnscannedWait, WaitingRun
+from ductor.journal.records import EventReceipt, UnscannedWait, WaitingRun
+from ductor.journal.store import EVENT_WINDOW_MS, Store
 
 WAITS_PER_PAGE = 1_000
 EVENTS_PER_PAGE = 200

@@ -35,25 +35,27 @@ from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.chain import link
 from ductor.journal.clock import Clock
 from ductor.journal.codec import checked_value, decode_events, encode_events
-from ductor.journal.events import TERMINAL_RUN_STATUSES, AnyEvent, ControlKind, RunStarted, TickLimited
-from ductor.journal.ids import Ids
-from ductor.journal.replay import loaded_state
-from ductor.journal.store import (
+from ductor.journal.commit import (
     Appended,
     Commit,
     CommitAnswer,
+    HeadStart,
+    Payload,
+    Refused,
+    StartKeyTaken,
+)
+from ductor.journal.events import TERMINAL_RUN_STATUSES, AnyEvent, ControlKind, RunStarted, TickLimited
+from ductor.journal.ids import Ids
+from ductor.journal.records import (
     Control,
     ControlReceipt,
     Head,
-    HeadStart,
     LoadedRun,
-    Payload,
     PublishedDefinition,
-    Refused,
     RunFilter,
-    StartKeyTaken,
-    Store,
 )
+from ductor.journal.replay import loaded_state
+from ductor.journal.store import Store
 
 POLL_S = 0.1
 """How often a client that hosts nothing looks whether a run has ended."""
@@ -110,7 +112,7 @@ class Client(Messaging, BulkRequests):
                 written.
         """
         program = await self._program_to_start(name, tenant=tenant, version=version, manifest_hash=manifest_hash)
-        run_id, now_us = self.ids.run_id(), self.clock.now_us()
+        run_id, now_us = self.ids.run_id(), await self._time_us()
         started, payloads = first_event(program, run_id, now_us, trigger, tenant=tenant, key=key)
         return await self._begin(run_id, now_us, started, payloads)
 
@@ -204,6 +206,10 @@ class Client(Messaging, BulkRequests):
         return outcome_of(loaded_state(loaded))
 
     # --- what a host does otherwise -----------------------------------------------------------------------------------
+
+    async def _time_us(self) -> int:
+        """The database's time: nobody corrects this machine's clock, and a run never goes back before its start."""
+        return await self.store.now_us()
 
     async def _wait_for_end(self, run_id: str) -> RunOutcome:
         while True:

@@ -12,11 +12,12 @@ from ductor.definitions.steps import AnyStep
 from ductor.definitions.steps.step import WorkerStep
 from ductor.journal.chain import link
 from ductor.journal.codec import encode_events
+from ductor.journal.commit import AttemptDisposition, Commit, HeadStart, HeadUpdate, TimerUpdate
 from ductor.journal.events import AttemptFinished
 from ductor.journal.fold import finish_row
 from ductor.journal.ids import attempt_token
+from ductor.journal.records import AttemptRow
 from ductor.journal.state import RunState
-from ductor.journal.store import AttemptDisposition, AttemptRow, Commit, HeadStart, HeadUpdate, TimerUpdate
 
 
 def commit_of(

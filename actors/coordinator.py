@@ -39,22 +39,13 @@ from ductor.actors.views import Started, outcome_of
 from ductor.definitions.program import Program
 from ductor.definitions.values import JsonValue
 from ductor.journal.codec import decode_value, encode_state
+from ductor.journal.commit import Appended, Commit, CommitAnswer, Conflict, Payload, StartKeyTaken
 from ductor.journal.errors import OverloadedError
 from ductor.journal.events import ControlReceived, Message, RunStarted
 from ductor.journal.ids import attempt_token
+from ductor.journal.records import AttemptRow, Control, Snapshot
 from ductor.journal.replay import loaded_state
 from ductor.journal.state import FOLD_REVISION, RunState
-from ductor.journal.store import (
-    Appended,
-    AttemptRow,
-    Commit,
-    CommitAnswer,
-    Conflict,
-    Control,
-    Payload,
-    Snapshot,
-    StartKeyTaken,
-)
 
 if TYPE_CHECKING:
     from ductor.actors.engine import Engine

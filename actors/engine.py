@@ -26,10 +26,12 @@ from ductor.definitions.manifest import decode_manifest
 from ductor.definitions.program import Program, load_program
 from ductor.definitions.values import JsonValue
 from ductor.journal.clock import Clock
+from ductor.journal.commit import Commit, Payload
 from ductor.journal.errors import StoreUnavailableError, UnknownEventError
 from ductor.journal.events import Message, RunStarted
 from ductor.journal.ids import Ids
-from ductor.journal.store import Commit, Payload, PublishedDefinition, Snapshot, Store
+from ductor.journal.records import PublishedDefinition, Snapshot
+from ductor.journal.store import Store
 
 MAX_ACTOR_FAILURES = 5
 """A run that kills its actor so often in a row is set aside."""
@@ -62,7 +64,11 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Engine:
-    """See the module's docstring."""
+    """See the module's docstring.
+
+    Attributes:
+        has_left_attempts: there may be attempts that no worker here took or finished; of interest once it is closed.
+    """
 
     def __init__(
         self,
@@ -98,6 +104,7 @@ class Engine:
         self._pauses: set[asyncio.TimerHandle] = set()
         self._loop = asyncio.get_running_loop()
         self._is_closing = False
+        self.has_left_attempts = False
         self.bus_work: Callable[[Commit], None] = lambda _commit: None
 
     # --- what coordinators use ----------------------------------------------------------------------------------------
@@ -116,8 +123,10 @@ class Engine:
 
         A full pool takes nothing: the run is looked at again after a pause, which offers the attempt again.
         """
-        if not self.pool.offer(assignment) and not self._is_closing:
-            self.wake_later(assignment.run_id)
+        if not self.pool.offer(assignment):
+            self.has_left_attempts = True
+            if not self._is_closing:
+                self.wake_later(assignment.run_id)
 
     def cancel(self, token: str) -> None:
         """Tell a worker to stop an attempt."""
@@ -269,7 +278,10 @@ class Engine:
 
     async def close(self, timeout_ms: int) -> None:
         """Drain: workers first, then coordinators, with what their results still decide."""
-        await self.pool.drain(timeout_ms)
+        not_running = self.pool.in_flight - self.pool.load.running
+        interrupted = await self.pool.drain(timeout_ms)
+        if interrupted or not_running:
+            self.has_left_attempts = True
         self._is_closing = True
         for handle in self._pauses:
             handle.cancel()

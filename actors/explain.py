@@ -21,8 +21,8 @@ from ductor.actors.reasons.whole_run import run_reasons
 from ductor.definitions.durations import format_duration_ms, format_timestamp_us
 from ductor.definitions.program import Program, ProgramNode
 from ductor.journal.events import SETTLED_NODE_STATUSES, RunStatus
+from ductor.journal.records import HostRecord
 from ductor.journal.state import RunState
-from ductor.journal.store import HostRecord
 
 MAX_STEPS_TOLD = 1_000
 """Steps that one explanation tells; the rest is counted."""

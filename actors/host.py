@@ -36,18 +36,11 @@ from ductor.definitions.expressions import FunctionLibrary
 from ductor.definitions.program import Program
 from ductor.definitions.values import JsonValue
 from ductor.journal.clock import Clock
+from ductor.journal.commit import BusEvent, Commit, Payload
 from ductor.journal.events import Message, RunStarted
 from ductor.journal.ids import Ids
-from ductor.journal.store import (
-    BusEvent,
-    Commit,
-    EventReceipt,
-    HostRecord,
-    Payload,
-    PublishedDefinition,
-    Store,
-    StoreHealth,
-)
+from ductor.journal.records import EventReceipt, HostRecord, PublishedDefinition, StoreHealth
+from ductor.journal.store import Store
 
 DEFINITION_CACHE_MS = 1_000
 """For so long the newest version of a definition is taken from memory: a publish elsewhere shows after this at most."""
@@ -154,8 +147,7 @@ class EngineHost(Client):
         sweeper.also = (self._sweep_bus, triggers.fire_schedules, digests.sweep, bulk.sweep)
         self._engine, self._sweeper, self._digests = engine, sweeper, digests
         engine.bus_work = self._bus_work
-        await self._bury_dead_neighbours()
-        await sweeper.start()
+        await sweeper.start(takes_over=await self._bury_dead_neighbours())
 
     async def stop_host(self) -> None:
         """Drain and leave. Nothing happens when the host does not run."""
@@ -215,6 +207,9 @@ class EngineHost(Client):
         count = await super().unpublish(name, tenant=tenant)
         self._cached.clear()
         return count
+
+    async def _time_us(self) -> int:
+        return self.clock.now_us()
 
     async def _begin(
         self,
@@ -295,14 +290,16 @@ class EngineHost(Client):
         if self._engine is not None:
             self._engine.wake(run_id, reissues=False)
 
-    async def _bury_dead_neighbours(self) -> None:
-        """Hosts of this machine whose process is gone were killed: they need not be waited for."""
-        machine = socket.gethostname()
+    async def _bury_dead_neighbours(self) -> bool:
+        """Hosts of this machine whose process is gone were killed: they need not be waited for. Whether there were."""
+        machine, has_buried = socket.gethostname(), False
         for other in await self.store.hosts(alive_within_ms=2**31):
             name, _, rest = other.host_id.partition(":")
             pid = rest.partition(":")[0]
             if name == machine and pid.isdecimal() and not _process_exists(int(pid)):
                 await self.store.leave(other.host_id)
+                has_buried = True
+        return has_buried
 
 
 def _process_exists(pid: int) -> bool:

@@ -4,8 +4,8 @@ import msgspec
 
 from ductor.definitions.policies import Timeouts
 from ductor.definitions.values import JsonValue
+from ductor.journal.commit import CommitAnswer, Payload
 from ductor.journal.events import AttemptFinished, Message
-from ductor.journal.store import CommitAnswer, Payload
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):

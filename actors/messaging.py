@@ -17,18 +17,12 @@ from ductor.actors.steps.interaction import reply_problems
 from ductor.definitions.manifest import decode_manifest
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.codec import admitted_value, checked_value, encode_value
+from ductor.journal.commit import BusEvent, Payload
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import Message
+from ductor.journal.records import EventReceipt, InboxEntry, MessageReceipt
 from ductor.journal.replay import loaded_state
-from ductor.journal.store import (
-    MAX_EVENT_PAYLOAD_BYTES,
-    BusEvent,
-    EventReceipt,
-    InboxEntry,
-    MessageReceipt,
-    Payload,
-    Store,
-)
+from ductor.journal.store import MAX_EVENT_PAYLOAD_BYTES, Store
 
 
 class Asked(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from ductor.definitions.compile import Compiled
 from ductor.definitions.documents.places import edge_place_key, field_key
 from ductor.definitions.errors import Place
 from ductor.definitions.manifest import CompiledManifest
-from ductor.journal.store import PublishedDefinition
+from ductor.journal.records import PublishedDefinition
 
 _PLACES = msgspec.json.Decoder(dict[str, Place])
 

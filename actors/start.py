@@ -10,10 +10,10 @@ from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.program import Program
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.codec import checked_value, encode_value, stored_value
+from ductor.journal.commit import Payload
 from ductor.journal.events import RunStarted
 from ductor.journal.fold import apply_event
 from ductor.journal.state import RunState
-from ductor.journal.store import Payload
 
 MAX_KEY_BYTES = 255
 """Keys that enter an index: start keys, tenants, request ids, search attributes."""

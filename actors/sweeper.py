@@ -14,10 +14,13 @@ import msgspec
 from ductor.actors.engine import Engine
 from ductor.journal.clock import SystemClock
 from ductor.journal.errors import StoreUnavailableError
-from ductor.journal.store import HostRecord
+from ductor.journal.records import HostRecord
 
 HOST_ALIVE_MS = 20_000
 """A host whose heartbeat is older is gone: its runs are taken over."""
+
+BEATS_UNTIL_KNOWN = 2
+"""Heartbeats after which every other host that is alive has seen this one."""
 
 MAX_RUNS_PER_SWEEP = 1_000
 RECOVERY_PAGE = 1_000
@@ -37,13 +40,20 @@ class Sweeper:
         self._engine = engine
         self._record = record
         self._others: frozenset[str] = frozenset()
+        self._has_to_take_over = False
+        self._is_known_at_s = 0.0
         self.also: Sequence[Callable[[int], Awaitable[None]]] = ()
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def start(self) -> None:
-        """Register the host, recover what was left running, begin to sweep."""
+    async def start(self, *, takes_over: bool) -> None:
+        """Register the host, recover what was left running, begin to sweep.
+
+        Args:
+            takes_over: the host has removed a dead one, whom others may never have seen, so that none would take over.
+        """
         await self.beat()
-        await self.recover(reissues=not self._others)
+        self._is_known_at_s = asyncio.get_running_loop().time() + BEATS_UNTIL_KNOWN * self._heartbeat_s
+        await self.recover(reissues=takes_over or not self._others)
         self._tasks = [asyncio.create_task(self._every(self._sweep_s, self.sweep))]
         self._tasks.append(asyncio.create_task(self._every(self._heartbeat_s, self._beat_and_take_over)))
 
@@ -55,8 +65,17 @@ class Sweeper:
         self._tasks.clear()
 
     async def leave(self) -> None:
-        """Tell other hosts that this one is gone in order."""
-        await self._engine.store.leave(self._record.host_id)
+        """Tell other hosts that this one is gone in order.
+
+        One that leaves attempts behind before all others have seen it is not removed: nobody would see it go and take
+        over. Its heartbeat runs out instead.
+        """
+        store, own_id = self._engine.store, self._record.host_id
+        if self._engine.has_left_attempts and asyncio.get_running_loop().time() < self._is_known_at_s:
+            alive = await store.hosts(alive_within_ms=HOST_ALIVE_MS)
+            if any(host.host_id != own_id for host in alive):
+                return
+        await store.leave(own_id)
 
     @property
     def has_neighbours(self) -> bool:
@@ -101,7 +120,10 @@ class Sweeper:
         await self.beat()
         if before - self._others:
             _log.warning("taking over from %s", ", ".join(sorted(before - self._others)))
+            self._has_to_take_over = True
+        if self._has_to_take_over:
             await self.recover(reissues=True)
+            self._has_to_take_over = False  # not before it is done: the database may go away in the middle of it
 
     async def _every(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:

@@ -38,8 +38,10 @@ from ductor.definitions.model import Trigger
 from ductor.definitions.triggers import TriggerError
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.codec import encode_value
+from ductor.journal.commit import BusEvent
 from ductor.journal.errors import StoreUnavailableError, ValueRefusedError
-from ductor.journal.store import BusEvent, StartTrigger, Store
+from ductor.journal.records import StartTrigger
+from ductor.journal.store import Store
 
 MAX_OVERLAPPING: Final = 1_000
 """Unfinished runs of one schedule that are looked at."""

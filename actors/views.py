@@ -7,8 +7,8 @@ import msgspec
 from ductor.definitions.manifest import CompiledManifest
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.events import AnyEvent, ErrorInfo, RunStatus
+from ductor.journal.records import Head
 from ductor.journal.state import NodeState, RunState
-from ductor.journal.store import Head
 
 
 class Started(msgspec.Struct, frozen=True):

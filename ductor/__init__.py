@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     from ductor.handle import RunHandle
     from ductor.host import Host
     from ductor.journal.bulk_controls import BulkControl
+    from ductor.journal.commit import InboxItem
     from ductor.journal.errors import OverloadedError, StoreUnavailableError, ValueRefusedError
-    from ductor.journal.store import Control, ControlReceipt, EventReceipt, InboxEntry, InboxItem, MessageReceipt
+    from ductor.journal.records import Control, ControlReceipt, EventReceipt, InboxEntry, MessageReceipt
     from ductor.sync import SyncClient, SyncRunHandle
     from ductor.transaction import NotInPostgresError
 
@@ -51,19 +52,19 @@ _HOMES = {
     "BulkControlRefusedError": "ductor.actors.errors",
     "BulkReceipt": "ductor.actors.bulk_controls",
     "Client": "ductor.client",
-    "Control": "ductor.journal.store",
-    "ControlReceipt": "ductor.journal.store",
+    "Control": "ductor.journal.records",
+    "ControlReceipt": "ductor.journal.records",
     "ControlRefusedError": "ductor.actors.errors",
     "DefinitionError": "ductor.definitions.errors",
     "DefinitionNotFoundError": "ductor.actors.errors",
     "DuctorError": "ductor.definitions.errors",
-    "EventReceipt": "ductor.journal.store",
+    "EventReceipt": "ductor.journal.records",
     "Explanation": "ductor.actors.explain",
     "HistoryRow": "ductor.actors.views",
     "Host": "ductor.host",
-    "InboxEntry": "ductor.journal.store",
-    "InboxItem": "ductor.journal.store",
-    "MessageReceipt": "ductor.journal.store",
+    "InboxEntry": "ductor.journal.records",
+    "InboxItem": "ductor.journal.commit",
+    "MessageReceipt": "ductor.journal.records",
     "MessageRefusedError": "ductor.actors.errors",
     "NonRetryable": "ductor.actors.errors",
     "NotInPostgresError": "ductor.transaction",

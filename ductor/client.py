@@ -19,7 +19,8 @@ from ductor.journal.bulk_controls import BulkControl, BulkControlKind
 from ductor.journal.clock import SystemClock
 from ductor.journal.events import RunStatus
 from ductor.journal.ids import SystemIds
-from ductor.journal.store import EventReceipt, Head, InboxEntry, PublishedDefinition, RunFilter, Store
+from ductor.journal.records import EventReceipt, Head, InboxEntry, PublishedDefinition, RunFilter
+from ductor.journal.store import Store
 from ductor.transaction import TransactionClient
 
 if TYPE_CHECKING:

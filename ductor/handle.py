@@ -12,7 +12,7 @@ from ductor.actors.views import HistoryRow, RunView
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.errors import unsuccessful
 from ductor.journal.events import ControlKind
-from ductor.journal.store import Control, ControlReceipt, MessageReceipt
+from ductor.journal.records import Control, ControlReceipt, MessageReceipt
 from ductor.transaction import TransactionClient
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from ductor.client import DEFAULT_TENANT, Client
 from ductor.definitions.values import JsonValue
 from ductor.handle import RunHandle
-from ductor.journal.store import EventReceipt, MessageReceipt, Store
+from ductor.journal.records import EventReceipt, MessageReceipt
+from ductor.journal.store import Store
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from ductor.actors.client import Client as EngineClient
 from ductor.definitions.errors import DuctorError
+from ductor.journal.commit import BusEvent, Commit, CommitAnswer, Payload
 from ductor.journal.events import Message
-from ductor.journal.store import BusEvent, Commit, CommitAnswer, EventReceipt, MessageReceipt, Payload
+from ductor.journal.records import EventReceipt, MessageReceipt
 
 if TYPE_CHECKING:
     import asyncpg

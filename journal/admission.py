@@ -9,22 +9,13 @@ import msgspec
 
 from ductor.journal.bulk_controls import BulkControl
 from ductor.journal.codec import MAX_INLINE_BYTES, checked_key, checked_text, checked_value, encode_value
+from ductor.journal.commit import BusEvent, Commit, EventWait, InboxItem, Payload, SentMessage
 from ductor.journal.digest_store import MAX_DIGEST_ITEM_BYTES, MESSAGE_PREFIX, DigestWait
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import Message
 from ductor.journal.ids import is_run_id
-from ductor.journal.store import (
-    MAX_EVENT_PAYLOAD_BYTES,
-    MAX_INBOX_PEOPLE,
-    MAX_UNCONSUMED_MESSAGES,
-    BusEvent,
-    Commit,
-    EventWait,
-    InboxItem,
-    Payload,
-    SentMessage,
-    StartTrigger,
-)
+from ductor.journal.records import StartTrigger
+from ductor.journal.store import MAX_EVENT_PAYLOAD_BYTES, MAX_INBOX_PEOPLE, MAX_UNCONSUMED_MESSAGES
 
 EVENT_MESSAGE_PREFIX = "event:"
 """Begins the id of the message that brings an event to a run. No other message may have such an id."""

@@ -20,10 +20,10 @@ from typing import get_origin
 import msgspec
 
 from ductor.definitions.values import JsonValue
+from ductor.journal.commit import Payload
 from ductor.journal.errors import UnknownEventError, UnreadableSnapshotError, ValueRefusedError
 from ductor.journal.events import AnyEvent, ErrorInfo, PayloadRef
 from ductor.journal.state import RunState
-from ductor.journal.store import Payload
 
 MAX_INLINE_BYTES = 32 * 1024
 """JSON text longer than this stands beside the journal, and the event holds a reference."""

@@ -8,9 +8,9 @@ import msgspec
 
 from ductor.definitions.values import JsonValue
 from ductor.journal.codec import decode_value, stored_value
+from ductor.journal.commit import Payload
 from ductor.journal.digest_store import MAX_DIGEST_BYTES, message_id
 from ductor.journal.events import Message
-from ductor.journal.store import Payload
 
 
 class Member(msgspec.Struct, frozen=True):

@@ -19,6 +19,15 @@ import msgspec
 from ductor.journal.admission import check_json, closed_reason
 from ductor.journal.clock import Clock
 from ductor.journal.codec import checked_key, checked_value
+from ductor.journal.commit import (
+    Appended,
+    Commit,
+    CommitAnswer,
+    Conflict,
+    Payload,
+    Refused,
+    StartKeyTaken,
+)
 from ductor.journal.errors import OverloadedError
 from ductor.journal.memory_bulk_controls import MemoryBulkControls
 from ductor.journal.memory_bus import MemoryBus
@@ -26,13 +35,8 @@ from ductor.journal.memory_definitions import DefinitionRows
 from ductor.journal.memory_digests import MemoryDigests
 from ductor.journal.memory_rows import RunRows, poison_in
 from ductor.journal.memory_triggers import MemoryTriggers
-from ductor.journal.sorted_items import SortedItems
-from ductor.journal.store import (
-    Appended,
+from ductor.journal.records import (
     AttemptRow,
-    Commit,
-    CommitAnswer,
-    Conflict,
     Control,
     ControlReceipt,
     FeedEntry,
@@ -41,16 +45,14 @@ from ductor.journal.store import (
     Head,
     HostRecord,
     LoadedRun,
-    Payload,
     PublishedDefinition,
-    Refused,
     RunFilter,
     RunInputs,
     Snapshot,
-    StartKeyTaken,
     StoreHealth,
     Transition,
 )
+from ductor.journal.sorted_items import SortedItems
 
 DEFAULT_QUEUE_LIMIT = 10_000
 """Commits that may wait before starts are turned away."""

@@ -13,7 +13,7 @@ from ductor.journal.bulk_controls import (
 )
 from ductor.journal.clock import Clock
 from ductor.journal.memory_base import MemoryBase
-from ductor.journal.store import Control
+from ductor.journal.records import Control
 
 
 class MemoryBulkControls(MemoryBase):

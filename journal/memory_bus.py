@@ -8,9 +8,10 @@ import msgspec
 
 from ductor.journal.admission import check_event
 from ductor.journal.clock import Clock
+from ductor.journal.commit import BusEvent, Commit, EventWait
 from ductor.journal.memory_base import MemoryBase
+from ductor.journal.records import EventReceipt, UnscannedWait, WaitingRun
 from ductor.journal.sorted_items import SortedItems
-from ductor.journal.store import BusEvent, Commit, EventReceipt, EventWait, UnscannedWait, WaitingRun
 
 _encode = msgspec.json.Encoder().encode
 _decode_event = msgspec.json.Decoder(BusEvent).decode

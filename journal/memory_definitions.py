@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ductor.journal.store import PublishedDefinition
+from ductor.journal.records import PublishedDefinition
 
 
 class DefinitionRows:

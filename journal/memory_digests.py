@@ -7,6 +7,7 @@ import msgspec
 
 from ductor.journal.clock import Clock
 from ductor.journal.codec import encode_value
+from ductor.journal.commit import Commit
 from ductor.journal.digest_store import (
     MAX_JOINED_AT_ONCE,
     DigestChange,
@@ -17,7 +18,6 @@ from ductor.journal.digest_store import (
 )
 from ductor.journal.digest_windows import Member, OpenWindow, advance_window, tellings
 from ductor.journal.memory_messages import MemoryMessages
-from ductor.journal.store import Commit
 
 DigestKey = tuple[str, str]  # run id, node
 

@@ -9,22 +9,16 @@ import msgspec
 from ductor.journal.admission import FULL_INBOX, check_message, check_payloads, closed_reason, event_message_id
 from ductor.journal.clock import Clock
 from ductor.journal.codec import stored_value
+from ductor.journal.commit import BusEvent, Commit, InboxItem, MessageDisposition, Payload, SentMessage
 from ductor.journal.events import Message
 from ductor.journal.memory_base import MemoryBase
 from ductor.journal.memory_rows import RunRows
+from ductor.journal.records import InboxEntry, MessageReceipt
 from ductor.journal.sorted_items import SortedItems
 from ductor.journal.store import (
     MAX_UNCONSUMED_EVENTS,
     MAX_UNCONSUMED_MESSAGES,
     MAX_UNCONSUMED_SENT_MESSAGES,
-    BusEvent,
-    Commit,
-    InboxEntry,
-    InboxItem,
-    MessageDisposition,
-    MessageReceipt,
-    Payload,
-    SentMessage,
 )
 
 _encode = msgspec.json.Encoder().encode

@@ -11,22 +11,12 @@ import msgspec
 
 from ductor.journal.admission import check_json, check_parts
 from ductor.journal.codec import checked_key, checked_text, checked_value
+from ductor.journal.commit import Commit, HeadStart, Payload
 from ductor.journal.errors import PoisonedCommitError, ValueRefusedError
 from ductor.journal.events import TERMINAL_RUN_STATUSES, Message
 from ductor.journal.ids import is_run_id
+from ductor.journal.records import AttemptRow, Control, Head, LoadedRun, RunInputs, Snapshot, Transition
 from ductor.journal.state import FOLD_REVISION
-from ductor.journal.store import (
-    AttemptRow,
-    Commit,
-    Control,
-    Head,
-    HeadStart,
-    LoadedRun,
-    Payload,
-    RunInputs,
-    Snapshot,
-    Transition,
-)
 
 _MAX_INTEGER = 2**63 - 1
 

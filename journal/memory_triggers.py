@@ -7,7 +7,7 @@ import msgspec
 from ductor.journal.admission import check_trigger
 from ductor.journal.clock import Clock
 from ductor.journal.memory_base import MemoryBase
-from ductor.journal.store import StartTrigger
+from ductor.journal.records import StartTrigger
 
 DefinitionKey = tuple[str, str]  # tenant, definition
 

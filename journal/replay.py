@@ -11,8 +11,8 @@ from ductor.journal.chain import link
 from ductor.journal.codec import decode_events, decode_state, decode_value
 from ductor.journal.errors import BrokenChainError, MissingVersionError
 from ductor.journal.fold import fold_row
+from ductor.journal.records import LoadedRun, Snapshot, Transition
 from ductor.journal.state import FOLD_REVISION, NodeState, RunState
-from ductor.journal.store import LoadedRun, Snapshot, Transition
 
 _NOT_COMPARED = frozenset({
     "run_id", "version", "last_hash", "at_us", "nodes", "open_nodes", "running_count", "timers", "touched", "agenda",

@@ -12,8 +12,8 @@ from ductor.definitions.expressions.values_seen import values_seen
 from ductor.definitions.program import Program
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.codec import encode_value
+from ductor.journal.records import HostRecord
 from ductor.journal.state import NodeState, RunState
-from ductor.journal.store import HostRecord
 
 MAX_NAMES_LISTED = 20
 """Names (people, events, steps) that one text lists; the rest is counted."""

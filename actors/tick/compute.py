@@ -23,6 +23,7 @@ from ductor.actors.tick.timers import fire_due_timers, fire_timer
 from ductor.actors.tick.working import Tick
 from ductor.definitions.program import Program
 from ductor.definitions.values import JsonValue
+from ductor.journal.commit import ControlDisposition, Payload
 from ductor.journal.events import (
     AttemptFinished,
     ControlReceived,
@@ -33,7 +34,6 @@ from ductor.journal.events import (
     TimerFired,
 )
 from ductor.journal.state import RunState
-from ductor.journal.store import ControlDisposition, Payload
 
 MAX_INPUTS_PER_TICK = 256
 """Messages absorbed and timers fired in one tick at most; the rest follow in the next one."""

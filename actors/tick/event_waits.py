@@ -14,8 +14,8 @@ from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.expressions.correlation import Correlation
 from ductor.definitions.program import HANDLERS, ProgramNode
 from ductor.journal.codec import MAX_KEY_BYTES
+from ductor.journal.commit import EventWait
 from ductor.journal.events import SETTLED_NODE_STATUSES
-from ductor.journal.store import EventWait
 
 
 def hear_event(

@@ -22,9 +22,9 @@ from ductor.actors.tick.working import Tick
 from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.program import HANDLERS, ProgramHandler, ProgramNode
 from ductor.definitions.values import JsonObject
+from ductor.journal.commit import MessageDisposition
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import ContextPatched, ErrorInfo, Message, MessageReceived, MessageTaken
-from ductor.journal.store import MessageDisposition
 
 MAX_MESSAGES_PER_NODE = 10_000
 """Messages that one parked node may have taken. Of what is sent to it by name the next is undelivered; the next event

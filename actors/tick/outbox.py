@@ -2,9 +2,9 @@
 
 import msgspec
 
+from ductor.journal.commit import BusEvent, EventWait, InboxItem, MessageDisposition, SentMessage
 from ductor.journal.digest_store import DigestWait
 from ductor.journal.state import ASKING, NodeState, RunState
-from ductor.journal.store import BusEvent, EventWait, InboxItem, MessageDisposition, SentMessage
 
 EVENT_NAME = "event:"
 """Begins the names under which parked nodes hear events."""

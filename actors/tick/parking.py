@@ -6,9 +6,10 @@ from ductor.definitions.program import ProgramNode
 from ductor.definitions.steps.step import ParkedStep
 from ductor.definitions.values import JsonValue
 from ductor.journal.codec import MAX_KEY_BYTES, encode_value, safe_text
+from ductor.journal.commit import InboxItem
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import ErrorInfo, NodeParked, WaitingType
-from ductor.journal.store import MAX_INBOX_PEOPLE, InboxItem
+from ductor.journal.store import MAX_INBOX_PEOPLE
 
 MAX_TITLE_CHARACTERS = 1_000
 """Of what the inbox shows; a longer title is cut there and stays whole in the node's data."""

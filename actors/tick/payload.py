@@ -4,8 +4,8 @@ import msgspec
 
 from ductor.actors.tick.outbox import Outbox
 from ductor.actors.tick.working import Withdrawal
+from ductor.journal.commit import ControlDisposition, Payload
 from ductor.journal.events import AnyEvent, AttemptFinished, Message
-from ductor.journal.store import ControlDisposition, Payload
 
 
 class TickPayload(msgspec.Struct, kw_only=True):

@@ -10,9 +10,10 @@ from ductor.actors.tick.working import Tick
 from ductor.definitions.program import ProgramNode
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.codec import MAX_INLINE_BYTES
+from ductor.journal.commit import BusEvent, SentMessage
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import EventEmitted, Message, SignalSent
-from ductor.journal.store import MAX_EVENT_PAYLOAD_BYTES, BusEvent, SentMessage
+from ductor.journal.store import MAX_EVENT_PAYLOAD_BYTES
 
 Sending = tuple[EventEmitted, BusEvent] | tuple[SignalSent, SentMessage]
 

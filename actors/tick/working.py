@@ -12,11 +12,11 @@ from ductor.actors.tick.outbox import Outbox
 from ductor.definitions.program import HANDLERS, Program, ProgramNode
 from ductor.definitions.values import JsonValue
 from ductor.journal.codec import StoredValue, admitted_value
+from ductor.journal.commit import Payload
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import AnyEvent, NodeSettled, PayloadRef, RunEnded
 from ductor.journal.fold import apply_event, begin_row
 from ductor.journal.state import NodeState, RunState
-from ductor.journal.store import Payload
 
 MAX_STARTS_PER_TICK = 256
 """Steps started in one tick at most; the rest follow in the next one."""

@@ -17,7 +17,8 @@ from warnings import catch_warnings
 import msgspec
 
 from ductor.definitions.errors import DuctorError
-from ductor.journal.store import Commit, CommitAnswer, Store
+from ductor.journal.commit import Commit, CommitAnswer
+from ductor.journal.store import Store
 from ductor.testing.loop import VirtualTimeLoop
 from ductor.testing.scenarios.played import Played, PlayedRun
 from ductor.testing.scenarios.runner import Playing

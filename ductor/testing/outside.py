@@ -9,7 +9,8 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Self, TypeVar, cast
 
-from ductor.journal.store import Commit, CommitAnswer, Store
+from ductor.journal.commit import Commit, CommitAnswer
+from ductor.journal.store import Store
 from ductor.testing.loop import VirtualTimeLoop, outside
 
 T = TypeVar("T")

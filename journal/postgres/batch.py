@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ductor.journal.commit import Commit
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.postgres.waiting_parts import Columns, waiting_parts
-from ductor.journal.store import Commit
 
 _encode = msgspec.json.Encoder().encode
 

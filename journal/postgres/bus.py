@@ -6,11 +6,12 @@ import asyncpg
 import msgspec
 
 from ductor.journal.admission import check_event
+from ductor.journal.commit import BusEvent, EventWait
 from ductor.journal.errors import StoreUnavailableError
 from ductor.journal.ids import is_run_id
 from ductor.journal.postgres.database import ATTEMPTS, Database, Fetch, fetch_on
 from ductor.journal.postgres.rows import FIRST_RUN_ID, json_text
-from ductor.journal.store import BusEvent, EventReceipt, EventWait, UnscannedWait, WaitingRun
+from ductor.journal.records import EventReceipt, UnscannedWait, WaitingRun
 
 _decode_event = msgspec.json.Decoder(BusEvent).decode
 _decode_wait = msgspec.json.Decoder(EventWait).decode

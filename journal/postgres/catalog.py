@@ -7,7 +7,7 @@ import msgspec
 from ductor.journal.codec import checked_key
 from ductor.journal.postgres.database import Database
 from ductor.journal.postgres.rows import published
-from ductor.journal.store import HostRecord, PublishedDefinition
+from ductor.journal.records import HostRecord, PublishedDefinition
 
 _decode_host = msgspec.json.Decoder(HostRecord).decode
 

@@ -15,7 +15,7 @@ import asyncpg
 from ductor.journal.postgres.database import Database
 from ductor.journal.postgres.migrations import lock
 from ductor.journal.postgres.rows import transition
-from ductor.journal.store import FeedEntry, FeedLag, FeedPosition
+from ductor.journal.records import FeedEntry, FeedLag, FeedPosition
 
 LAG_ROWS_LIMIT = 100_000
 """Rows that a lag report counts at most."""

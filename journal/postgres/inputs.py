@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 from ductor.journal.admission import closed_reason
 from ductor.journal.codec import checked_key, checked_value
+from ductor.journal.commit import Payload
 from ductor.journal.events import TERMINAL_RUN_STATUSES
 from ductor.journal.ids import is_run_id
 from ductor.journal.postgres.database import Database
 from ductor.journal.postgres.reader import decode_attempt, decode_control
 from ductor.journal.postgres.rows import json_text
-from ductor.journal.store import AttemptRow, Control, ControlReceipt, Payload
+from ductor.journal.records import AttemptRow, Control, ControlReceipt
 
 _TERMINAL = sorted(TERMINAL_RUN_STATUSES)
 

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 import asyncpg
 from asyncpg.prepared_stmt import PreparedStatement
 
+from ductor.journal.commit import Appended, Commit, CommitAnswer
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.postgres.batch import Batch, make_batch
 from ductor.journal.postgres.failures import Failure, classify, refused_field
 from ductor.journal.postgres.outcomes import loser_answers, loser_arguments
 from ductor.journal.postgres.settings import WRITER_PLANNER_SETTINGS, ConnectionSettings, WriterLimits
 from ductor.journal.postgres.statements import LONE_ROW, RESOLVE_LOSERS, Statement, commit_statement
-from ductor.journal.store import Appended, Commit, CommitAnswer
 
 _logger = logging.getLogger(__name__)
 

@@ -8,19 +8,13 @@ from asyncpg import Record
 
 from ductor.journal.admission import FULL_INBOX, check_message, check_payloads, closed_reason, event_message_id
 from ductor.journal.codec import stored_value
+from ductor.journal.commit import BusEvent, InboxItem, Payload
 from ductor.journal.events import TERMINAL_RUN_STATUSES, Message
 from ductor.journal.ids import is_run_id
 from ductor.journal.postgres.database import Database, Fetch, fetch_on
 from ductor.journal.postgres.rows import FIRST_RUN_ID, json_text
-from ductor.journal.store import (
-    MAX_UNCONSUMED_EVENTS,
-    MAX_UNCONSUMED_MESSAGES,
-    BusEvent,
-    InboxEntry,
-    InboxItem,
-    MessageReceipt,
-    Payload,
-)
+from ductor.journal.records import InboxEntry, MessageReceipt
+from ductor.journal.store import MAX_UNCONSUMED_EVENTS, MAX_UNCONSUMED_MESSAGES
 
 _decode_item = msgspec.json.Decoder(InboxItem).decode
 

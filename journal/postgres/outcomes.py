@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from asyncpg import Record
 
+from ductor.journal.commit import Appended, Commit, CommitAnswer, Conflict, StartKeyTaken
 from ductor.journal.postgres.statements import RESOLVE_LOSERS
-from ductor.journal.store import Appended, Commit, CommitAnswer, Conflict, StartKeyTaken
 
 
 def loser_arguments(losers: Sequence[Commit]) -> list[object]:

@@ -10,10 +10,11 @@ from typing import Generic, TypeVar
 import msgspec
 from asyncpg import Record
 
+from ductor.journal.commit import Payload
 from ductor.journal.events import Message
 from ductor.journal.postgres.database import Database
+from ductor.journal.records import AttemptRow, Control, Head, LoadedRun, RunInputs, Snapshot, Transition
 from ductor.journal.state import FOLD_REVISION
-from ductor.journal.store import AttemptRow, Control, Head, LoadedRun, Payload, RunInputs, Snapshot, Transition
 
 GROUP_RUNS = 200
 GROUPS_AT_ONCE = 2

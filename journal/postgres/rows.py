@@ -3,7 +3,7 @@
 import msgspec
 from asyncpg import Record
 
-from ductor.journal.store import PublishedDefinition, Transition
+from ductor.journal.records import PublishedDefinition, Transition
 
 FIRST_RUN_ID = "00000000-0000-0000-0000-000000000000"
 """Comes before every run's id: where the first page begins."""

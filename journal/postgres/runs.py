@@ -7,7 +7,7 @@ from ductor.journal.postgres.database import Database
 from ductor.journal.postgres.reader import GroupReader, decode_head
 from ductor.journal.postgres.rows import FIRST_RUN_ID, transition
 from ductor.journal.postgres.statements import heads_statement
-from ductor.journal.store import Head, LoadedRun, RunFilter, RunInputs, Snapshot, Transition
+from ductor.journal.records import Head, LoadedRun, RunFilter, RunInputs, Snapshot, Transition
 
 
 class Runs:

@@ -2,11 +2,11 @@
 
 import asyncpg
 
+from ductor.journal.commit import Appended, Commit, CommitAnswer, Conflict
 from ductor.journal.postgres.batch import make_batch
 from ductor.journal.postgres.failures import classify
 from ductor.journal.postgres.outcomes import loser_answers, loser_arguments
 from ductor.journal.postgres.statements import RESOLVE_LOSERS, commit_statement
-from ductor.journal.store import Appended, Commit, CommitAnswer, Conflict
 
 START_ATTEMPTS = 3
 """How often a start is tried that loses in mid-statement: each time somebody else has just won its key."""

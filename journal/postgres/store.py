@@ -9,6 +9,7 @@ from typing import Self
 
 import asyncpg
 
+from ductor.journal.commit import Commit, CommitAnswer
 from ductor.journal.postgres.bulk_controls import BulkControls
 from ductor.journal.postgres.bus import Bus
 from ductor.journal.postgres.catalog import Catalog
@@ -24,7 +25,7 @@ from ductor.journal.postgres.settings import ConnectionSettings, WriterLimits
 from ductor.journal.postgres.triggers import Triggers
 from ductor.journal.postgres.wakeups import Wakeups
 from ductor.journal.postgres.writer import Writer
-from ductor.journal.store import Commit, CommitAnswer, StoreHealth
+from ductor.journal.records import StoreHealth
 
 _logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import msgspec
 
 from ductor.journal.admission import check_trigger
 from ductor.journal.postgres.database import Database, fetch_on
-from ductor.journal.store import StartTrigger
+from ductor.journal.records import StartTrigger
 
 _decode = msgspec.json.Decoder(StartTrigger).decode
 

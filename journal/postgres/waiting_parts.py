@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 from ductor.journal.admission import check_parts
 from ductor.journal.codec import encode_value
+from ductor.journal.commit import Commit
 from ductor.journal.events import RunStatus
 from ductor.journal.postgres.rows import json_text
-from ductor.journal.store import Commit
 
 Columns = dict[str, list[Any]]
 """Values of every commit in the batch by column; what a column holds is its own type."""

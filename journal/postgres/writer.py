@@ -19,11 +19,11 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
+from ductor.journal.commit import Commit, CommitAnswer, Conflict, Refused
 from ductor.journal.errors import OverloadedError, PoisonedCommitError, StoreUnavailableError
 from ductor.journal.postgres.batch import size_bytes
 from ductor.journal.postgres.lane import Lane, SplitNeededError
 from ductor.journal.postgres.settings import ConnectionSettings, WriterLimits
-from ductor.journal.store import Commit, CommitAnswer, Conflict, Refused
 
 _logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from ductor.journal.chain import link
 from ductor.journal.codec import encode_events
 from ductor.journal.events import AttemptFinished, RunStarted
 from ductor.journal.fold import finish_row
+from ductor.journal.records import Transition
 from ductor.journal.state import RunState
-from ductor.journal.store import Transition
 
 TASK = "bench.noop"
 TRIGGER: JsonObject = {"sku": "ABC-123"}

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from ductor.journal.codec import decode_events
 from ductor.journal.events import AnyEvent
 from ductor.journal.fold import fold_row
+from ductor.journal.records import Transition
 from ductor.journal.state import RunState
-from ductor.journal.store import Transition
 from scripts.benchmarks.chain import RUN_ID, chain_program, whole_run
 from scripts.benchmarks.report import Table
 

@@ -19,7 +19,7 @@ from ductor.definitions.compile import Compiled, compile_document
 from ductor.definitions.errors import DuctorError
 from ductor.journal.clock import SystemClock
 from ductor.journal.errors import StoreUnavailableError
-from ductor.journal.store import Transition
+from ductor.journal.records import Transition
 from ductor.testing.clock import RepeatableIds, VirtualClock
 from ductor.testing.loop import NothingLeftError
 from scripts.simulation.chance import Chance
@@ -229,7 +229,7 @@ class Campaign:
 
     def _clock_error_us(self) -> int:
         """How far the clock of a host may be off, as it knows itself, and standing still while it asked."""
-        known = [machine.clock.error_us or 0 for machine in self._machines if machine.clock is not None]
+        known = [clock.worst_error_us for machine in self._machines for clock in machine.clocks]
         return max(known, default=0) + max(machine.standstill_us for machine in self._machines) + 1_000
 
     def _report(self, run_id: str, rule: str, what: str) -> None:

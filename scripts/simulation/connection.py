@@ -14,8 +14,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
+from ductor.journal.commit import Commit, CommitAnswer
 from ductor.journal.errors import StoreUnavailableError
-from ductor.journal.store import Commit, CommitAnswer, Store, StoreHealth
+from ductor.journal.records import StoreHealth
+from ductor.journal.store import Store
 from scripts.simulation.chance import Chance
 from scripts.simulation.database import SimulatedDatabase
 from scripts.simulation.scheduler import Lane, SimulatedLoop

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from ductor.actors.correlation_keys import key_text, value_at
 from ductor.journal.admission import event_message_id
 from ductor.journal.clock import Clock
+from ductor.journal.commit import Appended, BusEvent, Commit, CommitAnswer, Conflict
 from ductor.journal.events import Message
 from ductor.journal.memory import MemoryStore
-from ductor.journal.store import Appended, BusEvent, Commit, CommitAnswer, Conflict
 
 T = TypeVar("T")
 

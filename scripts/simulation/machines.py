@@ -10,9 +10,9 @@ from ductor.actors.engine import EngineOptions
 from ductor.actors.host import EngineHost, HostOptions
 from ductor.actors.tasks import TaskRegistry
 from ductor.journal.clock import SystemClock
+from ductor.journal.commit import Commit, Payload
 from ductor.journal.errors import StoreUnavailableError
 from ductor.journal.events import Message
-from ductor.journal.store import Commit, Payload
 from ductor.testing.clock import RepeatableIds, VirtualClock
 from scripts.simulation.chance import Chance
 from scripts.simulation.connection import Connection, as_store
@@ -48,12 +48,24 @@ class World:
         return self.clock.elapsed_us // 1_000
 
 
+class WatchedClock(SystemClock):
+    """A process's clock. `worst_error_us` is how far off it has ever thought it might be."""
+
+    worst_error_us = 0
+
+    def synchronise(self, database_now_us: int, sent_at_us: int, received_at_us: int) -> None:
+        """As the real one."""
+        super().synchronise(database_now_us, sent_at_us, received_at_us)
+        self.worst_error_us = max(self.worst_error_us, self.error_us or 0)
+
+
 class HintedHost(EngineHost):
     """The real host, whose wakeups are lost, doubled and late: they are hints, and nothing may depend on them."""
 
-    def __init__(self, *args: Any, hint: Callable[..., None], **named: Any) -> None:
+    def __init__(self, *args: Any, hint: Callable[..., None], predecessor: str, **named: Any) -> None:
+        """Args: `predecessor` is a dead host of the same machine, as its process number would tell; may be empty."""
         super().__init__(*args, **named)
-        self._hint = hint
+        self._hint, self._predecessor = hint, predecessor
 
     async def start_host(self) -> None:
         """As the real one; timers and events of it are hints as well."""
@@ -62,6 +74,13 @@ class HintedHost(EngineHost):
         fire, wake = engine.timers._fire, bus._wake  # noqa: SLF001 - the two places where hints begin
         engine.timers._fire = lambda run_id: hint(fire, run_id)  # noqa: SLF001
         bus._wake = lambda run_id: hint(wake, run_id)  # noqa: SLF001
+
+    async def _bury_dead_neighbours(self) -> bool:
+        if not self._predecessor:
+            return False
+        hosts = await self.store.hosts(alive_within_ms=2**31)
+        await self.store.leave(self._predecessor)
+        return any(host.host_id == self._predecessor for host in hosts)
 
     def _requested(self, run_id: str) -> None:
         self._hint(super()._requested, run_id)
@@ -80,6 +99,7 @@ class Machine:
         number: from 1.
         lane: of the process that lives; None while there is none.
         host: it, once it has started.
+        clocks: of all its processes so far.
     """
 
     def __init__(self, number: int, world: World) -> None:
@@ -92,7 +112,7 @@ class Machine:
         self.lane: Lane | None = None
         self.host: EngineHost | None = None
         self._crash_at_commit: str | None = None
-        self.clock: SystemClock | None = None
+        self.clocks: list[WatchedClock] = []
 
     # --- clocks -------------------------------------------------------------------------------------------------------
 
@@ -169,11 +189,12 @@ class Machine:
             host=self.number,
             on_commit=self._on_commit,
         )
-        self.clock = SystemClock(self.wall_ns, self.monotonic_ns)
+        clock = WatchedClock(self.wall_ns, self.monotonic_ns)
+        self.clocks.append(clock)
         host = HintedHost(
             as_store(connection),
             TaskRegistry([work_task(world.plan.seed, world.ledger, world.weather)]),
-            clock=self.clock,
+            clock=clock,
             ids=RepeatableIds(world.clock, seed=f"{world.plan.seed}/{name}"),
             options=HostOptions(
                 engine=EngineOptions(
@@ -184,10 +205,9 @@ class Machine:
                 heartbeat_ms=HEARTBEAT_MS,
             ),
             hint=self._hint,
+            predecessor=f"host-{self.number}.{self.lives - 1}" if self._chance.happens(0.5) else "",
         )
         host.host_id = name
-        if self.lives > 1 and self._chance.happens(0.5):  # found dead on its machine by the next one
-            await host.store.leave(f"host-{self.number}.{self.lives - 1}")
         await host.start_host()
         return host
 

@@ -24,11 +24,11 @@ from ductor.actors.tick import schedule as schedules
 from ductor.actors.tick.outbox import Outbox
 from ductor.actors.worker import WorkerPool
 from ductor.journal.clock import SystemClock
+from ductor.journal.commit import Appended, Commit, MessageDisposition
 from ductor.journal.events import AttemptFinished, Message
 from ductor.journal.memory import MemoryStore
 from ductor.journal.memory_messages import MemoryMessages
 from ductor.journal.memory_rows import RunRows
-from ductor.journal.store import Appended, Commit, MessageDisposition
 from scripts.simulation.connection import Connection
 from scripts.simulation.database import SimulatedDatabase
 

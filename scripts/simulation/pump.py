@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from ductor.journal.records import LoadedRun
 from ductor.journal.state import NodeState, RunState
-from ductor.journal.store import LoadedRun
 from scripts.simulation.plan import PEOPLE, Action, ActionKind
 from scripts.simulation.senders import Senders
 from scripts.simulation.watcher import Watcher

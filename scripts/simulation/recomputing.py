@@ -22,9 +22,9 @@ from ductor.journal.events import (
     TimerFired,
 )
 from ductor.journal.fold import finish_row, fold_row
+from ductor.journal.records import Transition
 from ductor.journal.replay import verify_chain
 from ductor.journal.state import RunState
-from ductor.journal.store import Transition
 
 
 def comparable(state: RunState) -> bytes:

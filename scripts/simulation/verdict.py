@@ -12,9 +12,9 @@ from ductor.actors.engine import Engine
 from ductor.journal.codec import decode_value, encode_state
 from ductor.journal.events import TERMINAL_RUN_STATUSES
 from ductor.journal.ids import attempt_token
+from ductor.journal.records import LoadedRun
 from ductor.journal.replay import loaded_state
 from ductor.journal.state import RunState
-from ductor.journal.store import LoadedRun
 from scripts.simulation.machines import World
 from scripts.simulation.recomputing import comparable, prove_rows
 from scripts.simulation.senders import Acknowledged

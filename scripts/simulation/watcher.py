@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from ductor.definitions.compile import Compiled
 from ductor.definitions.program import Program, load_program
 from ductor.journal.codec import decode_events, decode_value
+from ductor.journal.commit import Commit
 from ductor.journal.events import (
     AnyEvent,
     AttemptDispatched,
@@ -14,7 +15,6 @@ from ductor.journal.events import (
     TimerFired,
 )
 from ductor.journal.ids import attempt_token
-from ductor.journal.store import Commit
 from scripts.simulation.handlers import Ledger
 from scripts.simulation.machines import World
 from scripts.simulation.run_model import RunModel

@@ -7,7 +7,7 @@ from ductor.actors.reasons.reason import Reason
 from ductor.definitions.values import JsonValue
 from ductor.journal.codec import encode_state
 from ductor.journal.events import ControlReceived, MessageKind
-from ductor.journal.store import HostRecord
+from ductor.journal.records import HostRecord
 from tests.actors.tick.driver import Driver
 
 HOST = HostRecord(host_id="here", started_at_us=0, heartbeat_at_us=0, tasks=("work", "other"))

@@ -10,9 +10,10 @@ from ductor.actors.host import EngineHost, HostOptions
 from ductor.actors.tasks import Task, TaskRegistry, task
 from ductor.definitions.compile import compile_text
 from ductor.journal.clock import Clock
+from ductor.journal.commit import Commit, CommitAnswer, Conflict
 from ductor.journal.ids import Ids
 from ductor.journal.memory import MemoryStore
-from ductor.journal.store import Commit, CommitAnswer, Conflict, Store
+from ductor.journal.store import Store
 from ductor.testing import RepeatableIds
 from ductor.testing.loop import VirtualTimeLoop
 

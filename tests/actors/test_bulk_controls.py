@@ -12,7 +12,7 @@ from ductor.actors.errors import BulkControlRefusedError
 from ductor.actors.host import EngineHost, HostOptions
 from ductor.journal.bulk_controls import MAX_UNFINISHED_BULK_CONTROLS, BulkControl
 from ductor.journal.errors import StoreUnavailableError
-from ductor.journal.store import RunFilter
+from ductor.journal.records import RunFilter
 from ductor.testing import virtual_time
 from tests.actors.hosting import Bench, WrappedStore
 

@@ -10,9 +10,11 @@ import pytest
 from ductor.actors.client import Client
 from ductor.actors.host import EngineHost, HostOptions
 from ductor.definitions.values import JsonValue
+from ductor.journal.commit import BusEvent
 from ductor.journal.errors import StoreUnavailableError, ValueRefusedError
 from ductor.journal.memory import MemoryStore
-from ductor.journal.store import EVENT_WINDOW_MS, BusEvent, MessageReceipt
+from ductor.journal.records import MessageReceipt
+from ductor.journal.store import EVENT_WINDOW_MS
 from ductor.testing import virtual_time
 from tests.actors.hosting import Bench, WrappedStore
 

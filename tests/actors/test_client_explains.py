@@ -7,7 +7,7 @@ import pytest
 from ductor.actors.client import Client
 from ductor.actors.errors import RunNotFoundError
 from ductor.actors.explain import lines
-from ductor.journal.store import HostRecord
+from ductor.journal.records import HostRecord
 from ductor.testing import virtual_time
 from tests.actors.hosting import ONE, Bench
 

@@ -11,10 +11,11 @@ from ductor.actors.engine import MAX_ACTOR_FAILURES
 from ductor.actors.errors import ControlRefusedError
 from ductor.actors.messages import Wake
 from ductor.journal.codec import encode_events
+from ductor.journal.commit import Refused
 from ductor.journal.errors import PoisonedCommitError
 from ductor.journal.fold import fold_row
+from ductor.journal.records import AttemptRow
 from ductor.journal.state import RunState
-from ductor.journal.store import AttemptRow, Refused
 from ductor.testing import virtual_time
 from tests.actors.hosting import ONE, TWO, Bench, ConflictingStore, HeldStore, WrappedStore
 from tests.actors.tick.driver import recomputed

@@ -5,7 +5,7 @@ import msgspec
 from ductor.actors.explain import MAX_DEPTH, MAX_STEPS_TOLD, explain, lines
 from ductor.journal.events import RunPaused, TickLimited
 from ductor.journal.fold import fold_row
-from ductor.journal.store import HostRecord
+from ductor.journal.records import HostRecord
 from tests.actors.explaining import HOST, all_reasons, explained, pause, run_reason, send, step_reason
 from tests.actors.tick.driver import SECOND_US, Driver
 

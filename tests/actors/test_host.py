@@ -12,7 +12,7 @@ from ductor.actors.errors import RunNotFoundError, WaitTimeoutError
 from ductor.actors.host import HostOptions
 from ductor.actors.tasks import task
 from ductor.journal.events import AttemptDispatched, AttemptFinished, TimerFired
-from ductor.journal.store import Control, RunFilter
+from ductor.journal.records import Control, RunFilter
 from ductor.testing import virtual_time
 from tests.actors.hosting import ONE, TWO, Bench, WrappedStore
 

@@ -1,105 +1,89 @@
-"""What waits for a paused run costs nothing meanwhile, and is taken up when it is resumed."""
+"""Pauses on a host: what was in hand when the pause came, and what is due when it ends."""
 
 import asyncio
-from collections.abc import Sequence
 
-import pytest
-
-from ductor.actors.client import Client
 from ductor.actors.tasks import task
-from ductor.journal.events import Message
+from ductor.definitions.durations import format_timestamp_us
+from ductor.journal.events import ControlReceived
 from ductor.testing import virtual_time
-from tests.actors.hosting import Bench, HeldStore, WrappedStore
+from tests.actors.hosting import Bench, HeldStore
+
+PAIR = """
+steps:
+  - {ref: a, type: task, task: work, next: j}
+  - {ref: b, type: task, task: work, next: j}
+  - {ref: j, type: transform, value: "${[steps.a.output, steps.b.output]}"}
+"""
 
 
-async def until_it_is(client: Client, run_id: str, status: str) -> None:
-    while True:
-        view = await client.view(run_id)
-        if view.status == status:
-            return
-        await asyncio.sleep(0.1)
-
-
-class UnsweptStore(WrappedStore):
-    """No search finds what waits for runs."""
-
-    async def runs_to_wake(self, now_us: int, limit: int) -> Sequence[str]:
-        return []
-
-
-@pytest.mark.parametrize("leaves_memory", [False, True])
 @virtual_time
-async def test_what_came_meanwhile_is_read_by_who_resumes(leaves_memory: bool):
+async def test_a_result_of_the_tick_that_pauses_is_kept_until_the_run_goes_on():
+    bench = Bench()
+    store = HeldStore(bench.store)
+    store.is_holding = False
+    async with bench.host(PAIR, bench.handler(lambda n: asyncio.sleep(n, n)), store) as host:
+        run_id = (await host.start("subject")).run_id
+        store.is_holding = True
+        await asyncio.sleep(1.5)  # the result of a is in a commit that is under way
+        await host.request(run_id, "pause")
+        await asyncio.sleep(1)  # that of b is in hand
+        assert len(store.held) == 1
+        store.release()
+        await asyncio.sleep(5)
+        paused = [row for row in await host.history(run_id) if isinstance(row.events[0], ControlReceived)]
+        assert len(paused) == 1
+        assert (await host.view(run_id)).status == "paused"
+        (kept,) = await bench.store.attempts(run_id)
+        assert (kept.node, kept.output, kept.disposition) == ("b", 2, "")
+        await host.request(run_id, "resume")
+        assert (await host.outcome(run_id)).output == {"j": [1, 2]}
+        assert bench.calls == ["work", "work"]
+
+
+@virtual_time
+async def test_a_signal_that_a_paused_run_got_in_time_comes_before_the_fixed_time_that_passed_meanwhile():
+    bench = Bench()
+    text = """
+    steps:
+      - {ref: until, type: wait, until_expr: trigger.at, cancels: [go], next: late}
+      - {ref: go, type: wait, signal: go, cancels: [until], next: after}
+      - {ref: late, type: transform, value: 1}
+      - {ref: after, type: transform, value: 2}
+    """
+    async with bench.host(text, bench.handler()) as host:
+        at = format_timestamp_us(bench.clock.now_us() + 60_000_000)
+        run_id = (await host.start("subject", {"at": at})).run_id
+        await host.request(run_id, "pause")
+        await asyncio.sleep(10)
+        await host.signal(run_id, "go")
+        await asyncio.sleep(600)
+        await host.request(run_id, "resume")
+        assert (await host.outcome(run_id)).output == {"after": 2}
+
+
+@virtual_time
+async def test_more_messages_than_a_tick_takes_up_are_all_taken_up_in_order():
     bench = Bench()
     release = asyncio.Event()
 
     @task("work")
-    async def work() -> int:
+    async def work() -> None:
         await release.wait()
-        return 1
 
-    text = "steps: [{ref: a, type: task, task: work}, {ref: b, type: wait, signal: go}]"
-    async with bench.host(text, work, store=UnsweptStore(bench.store)) as host:
+    text = """
+    on: [{signal: add, effects: {sum: "${context.sum * 3 % 1000003 + event.payload}"}}]
+    context: {sum: 0}
+    output: ${context.sum}
+    steps: [{ref: a, type: task, task: work}]
+    """
+    async with bench.host(text, work) as host:
         run_id = (await host.start("subject")).run_id
         await host.request(run_id, "pause")
-        await until_it_is(host, run_id, "paused")
+        expected = 0
+        for number in range(600):
+            await host.signal(run_id, "add", number)
+            expected = expected * 3 % 1_000_003 + number
+        await host.request(run_id, "resume")
+        await asyncio.sleep(5)
         release.set()
-        await host.signal(run_id, "go", "came")
-        await asyncio.sleep(1)
-        if leaves_memory:
-            host.engine.passivate_oldest()
-            await asyncio.sleep(1)
-            assert run_id not in host.engine.directory
-        await host.request(run_id, "resume")
-        outcome = await host.outcome(run_id, timeout_ms=1_000)
-        assert outcome.output == {"a": 1, "b": "came"}
-
-
-class UnsweptHeldStore(HeldStore):
-    """No search finds what waits for runs, and commits can be kept back."""
-
-    async def runs_to_wake(self, now_us: int, limit: int) -> Sequence[str]:
-        return []
-
-
-@virtual_time
-async def test_what_comes_while_the_run_is_being_resumed_is_read_after_that():
-    bench = Bench()
-    store = UnsweptHeldStore(bench.store)
-    store.is_holding = False
-    text = "steps: [{ref: b, type: wait, signal: go}]"
-    async with bench.host(text, bench.handler(), store=store) as host:
-        run_id = (await host.start("subject")).run_id
-        await host.request(run_id, "pause")
-        await until_it_is(host, run_id, "paused")
-        store.is_holding = True
-        await host.request(run_id, "resume")
-        await asyncio.sleep(1)
-        assert len(store.held) == 1
-        await bench.store.send_message(run_id, Message(id="m-1", kind="signal", name="go"))  # nobody tells the host
-        store.release()
-        assert (await host.outcome(run_id, timeout_ms=1_000)).status == "completed"
-
-
-@virtual_time
-async def test_a_paused_run_with_an_overdue_timer_and_a_message_costs_no_wakeups(monkeypatch: pytest.MonkeyPatch):
-    bench = Bench()
-    woken: list[str] = []
-    async with bench.host("steps: [{ref: a, type: wait, duration: 1s}]", bench.handler()) as host:
-        started = await host.start("subject")
-        await host.request(started.run_id, "pause")
-        await until_it_is(host, started.run_id, "paused")
-        assert await bench.store.next_due_us() is None
-        await host.signal(started.run_id, "later")
-        wake = host.engine.wake
-
-        def noted(run_id: str, *, reissues: bool = True) -> None:
-            woken.append(run_id)
-            wake(run_id, reissues=reissues)
-
-        monkeypatch.setattr(host.engine, "wake", noted)
-        await asyncio.sleep(30)
-        assert woken == []
-        assert (await host.view(started.run_id)).status == "paused"
-        await host.request(started.run_id, "resume")
-        assert (await host.outcome(started.run_id, timeout_ms=5_000)).status == "completed"
+        assert (await host.outcome(run_id)).output == expected

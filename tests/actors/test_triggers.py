@@ -16,7 +16,7 @@ from ductor.definitions.compile import compile_text
 from ductor.definitions.expressions import STANDARD_LIBRARY
 from ductor.definitions.values import JsonValue
 from ductor.journal.errors import OverloadedError, StoreUnavailableError
-from ductor.journal.store import Head, RunFilter, StartTrigger
+from ductor.journal.records import Head, RunFilter, StartTrigger
 from ductor.testing import virtual_time
 from tests.actors.hosting import Bench, WrappedStore, definition
 

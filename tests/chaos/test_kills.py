@@ -27,8 +27,8 @@ from ductor.journal.errors import StoreUnavailableError
 from ductor.journal.events import AttemptDispatched, AttemptFinished, NodeSettled, RunEnded
 from ductor.journal.ids import SystemIds
 from ductor.journal.postgres import PostgresStore, migrate
+from ductor.journal.records import Transition
 from ductor.journal.replay import verify_chain
-from ductor.journal.store import Transition
 from tests.postgres_fixtures import make_directory
 
 DEFINITION = """

@@ -3,8 +3,10 @@
 from typing import Any
 
 from ductor.definitions.values import JsonObject
+from ductor.journal.commit import MessageDisposition
 from ductor.journal.events import Message
-from ductor.journal.store import MessageDisposition, MessageReceipt, Store
+from ductor.journal.records import MessageReceipt
+from ductor.journal.store import Store
 from tests.contracts.writers import START_US, RunWriter
 
 EXACT: JsonObject = {"b": 1.0, "a": 2**70, "é": "😀", "list": [None, True, 1e22, []], "nested": {"z": {}}}

@@ -6,9 +6,11 @@ import uuid
 import pytest
 
 from ductor.journal.bulk_controls import MAX_UNFINISHED_BULK_CONTROLS, BulkControl, bulk_request_id
+from ductor.journal.commit import HeadUpdate, TimerUpdate
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import Message
-from ductor.journal.store import AttemptRow, HeadUpdate, Store, TimerUpdate
+from ductor.journal.records import AttemptRow
+from ductor.journal.store import Store
 from tests.contracts.writers import RunWriter, send_well, started
 
 LATER_US = 2_000_000_000_000_000

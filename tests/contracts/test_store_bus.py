@@ -7,19 +7,10 @@ import pytest
 
 from ductor.definitions.values import JsonObject
 from ductor.journal.codec import MAX_INLINE_BYTES
+from ductor.journal.commit import Appended, BusEvent, EventWait, HeadUpdate, Refused
 from ductor.journal.errors import ValueRefusedError
-from ductor.journal.store import (
-    MAX_EVENT_PAYLOAD_BYTES,
-    Appended,
-    BusEvent,
-    EventReceipt,
-    EventWait,
-    HeadUpdate,
-    Refused,
-    Store,
-    UnscannedWait,
-    WaitingRun,
-)
+from ductor.journal.records import EventReceipt, UnscannedWait, WaitingRun
+from ductor.journal.store import MAX_EVENT_PAYLOAD_BYTES, Store
 from tests.contracts.writers import START_US, RunWriter, send, send_all, send_well, started
 
 EXACT: JsonObject = {"b": 1.0, "a": 2**70, "é": "😀", "list": [None, True, 1e22, []], "nested": {"z": {}}}

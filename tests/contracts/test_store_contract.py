@@ -4,22 +4,21 @@ import asyncio
 
 import pytest
 
-from ductor.journal.errors import OverloadedError, StoreUnavailableError
-from ductor.journal.store import (
+from ductor.journal.commit import (
     Appended,
     AttemptDisposition,
-    AttemptRow,
     Commit,
     CommitAnswer,
     Conflict,
     ControlDisposition,
-    FeedPosition,
     HeadUpdate,
     Payload,
     StartKeyTaken,
-    Store,
     TimerUpdate,
 )
+from ductor.journal.errors import OverloadedError, StoreUnavailableError
+from ductor.journal.records import AttemptRow, FeedPosition
+from ductor.journal.store import Store
 from tests.contracts.writers import EVENTS, RESENDS, START_US, RunWriter, send, send_all, send_well, started, whole_feed
 
 CONTENDERS = 20

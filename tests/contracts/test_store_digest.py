@@ -9,6 +9,7 @@ import pytest
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal import digest_windows
 from ductor.journal.codec import decode_value
+from ductor.journal.commit import Conflict, HeadUpdate, Refused
 from ductor.journal.digest_store import (
     MAX_DIGEST_ITEM_BYTES,
     MAX_JOINED_AT_ONCE,
@@ -19,7 +20,7 @@ from ductor.journal.digest_store import (
 )
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import Message
-from ductor.journal.store import Conflict, HeadUpdate, Refused, Store
+from ductor.journal.store import Store
 from tests.contracts.writers import RunWriter, send, send_all, send_well, started
 from tests.journal.waiting import until
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from ductor.journal.store import MAX_INBOX_PEOPLE, Appended, InboxItem, Refused, Store
+from ductor.journal.commit import Appended, InboxItem, Refused
+from ductor.journal.store import MAX_INBOX_PEOPLE, Store
 from tests.contracts.writers import START_US, RunWriter, send, send_all, send_well, started
 
 

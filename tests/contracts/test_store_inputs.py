@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from ductor.definitions.values import JsonObject
-from ductor.journal.events import ErrorInfo, PayloadRef
-from ductor.journal.store import (
+from ductor.journal.commit import (
     Appended,
     AttemptDisposition,
-    AttemptRow,
     ControlDisposition,
     HeadUpdate,
     Payload,
-    Store,
     TimerUpdate,
 )
+from ductor.journal.events import ErrorInfo, PayloadRef
+from ductor.journal.records import AttemptRow
+from ductor.journal.store import Store
 from tests.contracts.writers import START_US, RunWriter, send, send_all, send_well, started, whole_feed
 
 EXACT: JsonObject = {

@@ -7,20 +7,18 @@ from typing import Any
 import pytest
 
 from ductor.journal import admission
-from ductor.journal.errors import ValueRefusedError
-from ductor.journal.events import Message, PayloadRef
-from ductor.journal.store import (
-    MAX_UNCONSUMED_MESSAGES,
+from ductor.journal.commit import (
     Appended,
-    AttemptRow,
     BusEvent,
     ControlDisposition,
     HeadUpdate,
     MessageDisposition,
-    MessageReceipt,
     Payload,
-    Store,
 )
+from ductor.journal.errors import ValueRefusedError
+from ductor.journal.events import Message, PayloadRef
+from ductor.journal.records import AttemptRow, MessageReceipt
+from ductor.journal.store import MAX_UNCONSUMED_MESSAGES, Store
 from tests.contracts.messages import EXACT, LONG_AGO_US, NOBODY, disposed, sent_well, signal, waiting_ids
 from tests.contracts.writers import START_US, send, send_well, started
 

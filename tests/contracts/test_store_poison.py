@@ -5,19 +5,19 @@ from collections.abc import Callable
 
 import pytest
 
-from ductor.journal.errors import PoisonedCommitError
-from ductor.journal.store import (
+from ductor.journal.commit import (
     Appended,
     AttemptDisposition,
     Commit,
-    Control,
     ControlDisposition,
     HeadUpdate,
     Payload,
     Refused,
-    Store,
     TimerUpdate,
 )
+from ductor.journal.errors import PoisonedCommitError
+from ductor.journal.records import Control
+from ductor.journal.store import Store
 from tests.contracts.writers import RunWriter, send, send_all, send_well, started
 
 NEIGHBOURS = 30

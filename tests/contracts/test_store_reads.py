@@ -3,17 +3,10 @@
 import asyncio
 import uuid
 
+from ductor.journal.commit import HeadUpdate, Payload
+from ductor.journal.records import FeedPosition, HostRecord, PublishedDefinition, RunFilter, Snapshot
 from ductor.journal.state import FOLD_REVISION
-from ductor.journal.store import (
-    FeedPosition,
-    HeadUpdate,
-    HostRecord,
-    Payload,
-    PublishedDefinition,
-    RunFilter,
-    Snapshot,
-    Store,
-)
+from ductor.journal.store import Store
 from tests.contracts.writers import START_US, RunWriter, send_all, send_well, started, whole_feed
 
 

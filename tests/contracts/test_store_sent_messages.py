@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
+from ductor.journal.commit import Appended, HeadUpdate, Refused, SentMessage
 from ductor.journal.events import Message, PayloadRef
-from ductor.journal.store import Appended, HeadUpdate, Refused, SentMessage, Store
+from ductor.journal.store import Store
 from tests.contracts.messages import EXACT, LONG_AGO_US, NOBODY, sent_well, signal, waiting_ids
 from tests.contracts.writers import START_US, RunWriter, send, send_all, send_well, started
 

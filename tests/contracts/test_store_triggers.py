@@ -6,8 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from ductor.journal.commit import HeadUpdate
 from ductor.journal.errors import ValueRefusedError
-from ductor.journal.store import HeadUpdate, StartTrigger, Store
+from ductor.journal.records import StartTrigger
+from ductor.journal.store import Store
 from tests.contracts.writers import START_US, send_well, started
 
 SECOND_US = 1_000_000

@@ -2,18 +2,10 @@
 
 import asyncio
 
+from ductor.journal.commit import Appended, Commit, CommitAnswer, Conflict, HeadUpdate, StartKeyTaken
 from ductor.journal.ids import SystemIds
-from ductor.journal.store import (
-    Appended,
-    Commit,
-    CommitAnswer,
-    Conflict,
-    FeedEntry,
-    FeedPosition,
-    HeadUpdate,
-    StartKeyTaken,
-    Store,
-)
+from ductor.journal.records import FeedEntry, FeedPosition
+from ductor.journal.store import Store
 from tests.contracts.writers import START_US, RunWriter, send, send_all, send_well, started, whole_feed
 
 RUNS = 40

@@ -5,27 +5,22 @@ from typing import Any
 
 import pytest
 
-from ductor.journal.memory import MemoryStore
-from ductor.journal.postgres import PostgresStore
-from ductor.journal.state import FOLD_REVISION
-from ductor.journal.store import (
+from ductor.journal.commit import (
     AttemptDisposition,
-    AttemptRow,
     Commit,
     CommitAnswer,
-    Control,
     ControlDisposition,
-    ControlReceipt,
     HeadStart,
     HeadUpdate,
-    LoadedRun,
     Payload,
     Refused,
-    RunFilter,
-    Snapshot,
-    Store,
     TimerUpdate,
 )
+from ductor.journal.memory import MemoryStore
+from ductor.journal.postgres import PostgresStore
+from ductor.journal.records import AttemptRow, Control, ControlReceipt, LoadedRun, RunFilter, Snapshot
+from ductor.journal.state import FOLD_REVISION
+from ductor.journal.store import Store
 from tests.contracts.writers import EVENTS, START_US, ids, send_all, whole_feed
 
 STORIES = 12

@@ -7,10 +7,7 @@ import msgspec
 import pytest
 
 from ductor.definitions.values import JsonValue
-from ductor.journal.events import Message, PayloadRef
-from ductor.journal.memory import MemoryStore
-from ductor.journal.postgres import PostgresStore
-from ductor.journal.store import (
+from ductor.journal.commit import (
     BusEvent,
     Commit,
     EventWait,
@@ -19,9 +16,12 @@ from ductor.journal.store import (
     MessageDisposition,
     Payload,
     SentMessage,
-    StartTrigger,
-    Store,
 )
+from ductor.journal.events import Message, PayloadRef
+from ductor.journal.memory import MemoryStore
+from ductor.journal.postgres import PostgresStore
+from ductor.journal.records import StartTrigger
+from ductor.journal.store import Store
 from tests.contracts.writers import START_US, RunWriter, send_all, send_well
 
 STORIES = 10

@@ -5,8 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ductor.journal.chain import link
+from ductor.journal.commit import Appended, Commit, CommitAnswer, HeadStart
 from ductor.journal.ids import SystemIds
-from ductor.journal.store import Appended, Commit, CommitAnswer, Control, FeedEntry, FeedPosition, HeadStart, Store
+from ductor.journal.records import Control, FeedEntry, FeedPosition
+from ductor.journal.store import Store
 
 ANSWER_TIMEOUT_S = 30
 EVENTS = b'[{"type":"tick_limited"}]'

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from ductor.journal.store import Transition
+from ductor.journal.records import Transition
 
 DIRECTORY = Path(__file__).parent
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ductor.journal.chain import link
 from ductor.journal.codec import encode_events, encode_state
 from ductor.journal.ids import derived_run_id
+from ductor.journal.records import Transition
 from ductor.journal.replay import state_at
-from ductor.journal.store import Transition
 from tests import corpus
 from tests.corpus.journals import JOURNALS, START_US, Row, at
 

@@ -2,9 +2,10 @@
 
 import pytest
 
+from ductor.journal.commit import Appended, CommitAnswer, TimerUpdate
 from ductor.journal.errors import OverloadedError, ValueRefusedError
 from ductor.journal.memory import MemoryStore
-from ductor.journal.store import Appended, CommitAnswer, FeedPosition, HostRecord, TimerUpdate
+from ductor.journal.records import FeedPosition, HostRecord
 from ductor.testing.clock import VirtualClock
 from tests.contracts.writers import START_US, RunWriter, send, send_well, started
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from ductor.definitions.values import JsonValue
 from ductor.journal.chain import link
 from ductor.journal.codec import encode_events, encode_state
+from ductor.journal.commit import Payload
 from ductor.journal.errors import BrokenChainError, MissingVersionError, UnknownEventError, UnreadableSnapshotError
 from ductor.journal.events import (
     AnyEvent,
@@ -21,9 +22,9 @@ from ductor.journal.events import (
     RunStarted,
 )
 from ductor.journal.ids import SystemIds
+from ductor.journal.records import Head, LoadedRun, Snapshot, Transition
 from ductor.journal.replay import Change, difference, loaded_state, state_at, verify_chain
 from ductor.journal.state import FOLD_REVISION, RunState
-from ductor.journal.store import Head, LoadedRun, Payload, Snapshot, Transition
 from tests.journal.event_strategies import rows
 from tests.journal.test_fold import RUN_ID as RUN
 from tests.journal.test_fold import folded

@@ -10,7 +10,7 @@ from ductor.actors.views import HistoryRow, RunView
 from ductor.definitions.values import JsonValue
 from ductor.handle import RunHandle
 from ductor.journal.events import EventEmitted
-from ductor.journal.store import Head, RunFilter
+from ductor.journal.records import Head, RunFilter
 from ductor.testing.calls import Call
 
 MAX_RUNS_PLAYED = 1_000

@@ -18,7 +18,8 @@ from ductor.definitions.durations import format_duration_ms
 from ductor.definitions.errors import DuctorError
 from ductor.handlers import needed_handlers
 from ductor.journal.events import RunStatus
-from ductor.journal.store import RunFilter, Store
+from ductor.journal.records import RunFilter
+from ductor.journal.store import Store
 from ductor.testing.calls import CallLog, unexpected
 from ductor.testing.clock import RepeatableIds, VirtualClock
 from ductor.testing.scenarios.answers import answering

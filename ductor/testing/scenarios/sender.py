@@ -4,7 +4,7 @@ from ductor.actors.client import Client
 from ductor.actors.errors import ControlRefusedError, MessageRefusedError
 from ductor.actors.start import DEFAULT_TENANT
 from ductor.handle import RunHandle
-from ductor.journal.store import ControlReceipt, EventReceipt, MessageReceipt
+from ductor.journal.records import ControlReceipt, EventReceipt, MessageReceipt
 from ductor.testing.scenarios.model import Send
 
 DUPLICATE = "it is a duplicate"

@@ -19,6 +19,7 @@ from ductor.definitions.program import Program, load_program
 from ductor.definitions.values import JsonValue
 from ductor.journal.chain import link
 from ductor.journal.codec import decode_events, decode_value, encode_events, encode_state
+from ductor.journal.commit import BusEvent, EventWait, InboxItem, SentMessage
 from ductor.journal.digest_store import DigestWait, message_id
 from ductor.journal.events import (
     INPUT_EVENTS,
@@ -35,8 +36,8 @@ from ductor.journal.events import (
     TimerFired,
 )
 from ductor.journal.fold import finish_row, fold_row
+from ductor.journal.records import Transition
 from ductor.journal.state import ASKING, RunState
-from ductor.journal.store import BusEvent, EventWait, InboxItem, SentMessage, Transition
 
 SECOND_US = 1_000_000
 FINAL_DISPOSITIONS = ("consumed", "undelivered")

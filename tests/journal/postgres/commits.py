@@ -5,9 +5,9 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from ductor.journal.commit import Commit, CommitAnswer, HeadStart
 from ductor.journal.ids import SystemIds
 from ductor.journal.postgres import PostgresStore
-from ductor.journal.store import Commit, CommitAnswer, HeadStart
 
 WAIT_S = 30.0
 

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
+from ductor.journal.commit import Appended, Conflict, StartKeyTaken
 from ductor.journal.embedded import EmbeddedPostgres
 from ductor.journal.errors import OverloadedError, StoreUnavailableError
 from ductor.journal.postgres import ConnectionSettings, PostgresStore, WriterLimits, migrate
-from ductor.journal.store import Appended, Conflict, StartKeyTaken
 from tests.journal.postgres.commits import WAIT_S, answered, send, start, started_runs, tick
 from tests.journal.postgres.proxies import CuttingProxy
 from tests.journal.waiting import until

@@ -8,6 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ductor.journal.commit import (
+    AttemptDisposition,
+    Commit,
+    ControlDisposition,
+    HeadUpdate,
+    Payload,
+    TimerUpdate,
+)
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.postgres.batch import make_batch
 from ductor.journal.postgres.statements import (
@@ -17,14 +25,6 @@ from ductor.journal.postgres.statements import (
     commit_statement,
     heads_statement,
     number_parameters,
-)
-from ductor.journal.store import (
-    AttemptDisposition,
-    Commit,
-    ControlDisposition,
-    HeadUpdate,
-    Payload,
-    TimerUpdate,
 )
 from tests.journal.postgres.commits import start, tick
 

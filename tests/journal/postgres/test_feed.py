@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from ductor.journal.postgres import PostgresStore
-from ductor.journal.store import FeedEntry, FeedPosition
+from ductor.journal.records import FeedEntry, FeedPosition
 from tests.journal.postgres.commits import WAIT_S, answered, started_runs, tick
 from tests.postgres_fixtures import Database
 

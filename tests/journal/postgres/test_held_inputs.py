@@ -3,9 +3,10 @@
 import asyncpg
 import pytest
 
+from ductor.journal.commit import HeadUpdate
 from ductor.journal.events import Message
 from ductor.journal.postgres import PostgresStore, wakeups
-from ductor.journal.store import AttemptRow, HeadUpdate
+from ductor.journal.records import AttemptRow
 from tests.contracts.writers import RunWriter, send_well, started
 from tests.postgres_fixtures import Database
 

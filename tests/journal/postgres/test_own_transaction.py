@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
+from ductor.journal.commit import Appended, BusEvent, Conflict, HeadUpdate, Payload, StartKeyTaken
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import Message
 from ductor.journal.postgres import PostgresStore, WriterLimits, publish_event_on, send_message_on, start_on
-from ductor.journal.store import Appended, BusEvent, Conflict, HeadUpdate, Payload, StartKeyTaken
 from tests.journal.postgres.commits import WAIT_S, answered, send, start, started_runs, tick
 from tests.journal.waiting import until
 from tests.postgres_fixtures import Database

@@ -7,10 +7,10 @@ from typing import Any
 import asyncpg
 import pytest
 
+from ductor.journal.commit import Appended, HeadUpdate, Payload, TimerUpdate
 from ductor.journal.postgres import PostgresStore
 from ductor.journal.postgres.settings import PLANNER_SETTINGS
 from ductor.journal.postgres.statements import QUERIES, RESOLVE_LOSERS, heads_statement
-from ductor.journal.store import Appended, HeadUpdate, Payload, TimerUpdate
 from tests.journal.postgres.commits import answered, start, started_runs, tick
 from tests.journal.waiting import until
 from tests.postgres_fixtures import Database

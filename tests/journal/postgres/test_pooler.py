@@ -12,26 +12,28 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 
-from ductor.journal.events import Message
-from ductor.journal.postgres import ConnectionSettings, PostgresStore, migrate
-from ductor.journal.store import (
+from ductor.journal.commit import (
     Appended,
-    AttemptRow,
     BusEvent,
     Conflict,
-    Control,
     EventWait,
-    FeedPosition,
     HeadUpdate,
     InboxItem,
     Payload,
-    PublishedDefinition,
     Refused,
-    RunFilter,
     SentMessage,
     StartKeyTaken,
-    StartTrigger,
     TimerUpdate,
+)
+from ductor.journal.events import Message
+from ductor.journal.postgres import ConnectionSettings, PostgresStore, migrate
+from ductor.journal.records import (
+    AttemptRow,
+    Control,
+    FeedPosition,
+    PublishedDefinition,
+    RunFilter,
+    StartTrigger,
 )
 from tests.journal.postgres.commits import answered, start, started_runs, tick
 from tests.journal.postgres.proxies import PoolingProxy

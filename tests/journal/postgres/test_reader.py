@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
+from ductor.journal.commit import Appended, Payload
 from ductor.journal.errors import OverloadedError, StoreUnavailableError, ValueRefusedError
 from ductor.journal.postgres import PostgresStore
 from ductor.journal.postgres import database as database_module
 from ductor.journal.postgres.database import Database as Pool
 from ductor.journal.postgres.reader import GROUP_RUNS
+from ductor.journal.records import RunFilter, Snapshot
 from ductor.journal.state import FOLD_REVISION
-from ductor.journal.store import Appended, Payload, RunFilter, Snapshot
 from tests.journal.postgres.commits import answered, start, started_runs, tick
 from tests.postgres_fixtures import Database
 

@@ -6,10 +6,11 @@ from typing import Any, TypeVar
 
 import pytest
 
+from ductor.journal.commit import Appended, BusEvent, EventWait, SentMessage
 from ductor.journal.errors import StoreUnavailableError
 from ductor.journal.events import Message
 from ductor.journal.postgres import PostgresStore
-from ductor.journal.store import Appended, BusEvent, EventWait, SentMessage, StartTrigger
+from ductor.journal.records import StartTrigger
 from tests.journal.postgres.commits import WAIT_S, answered, send, started_runs, tick
 from tests.journal.postgres.proxies import CuttingProxy
 from tests.postgres_fixtures import Database

@@ -4,9 +4,9 @@ import asyncio
 
 import asyncpg
 
+from ductor.journal.commit import BusEvent
 from ductor.journal.events import Message
 from ductor.journal.postgres import PostgresStore, send_message_on
-from ductor.journal.store import BusEvent
 from tests.journal.postgres.commits import WAIT_S, started_runs
 from tests.journal.waiting import until
 from tests.postgres_fixtures import Database

@@ -7,11 +7,19 @@ from typing import Any, get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ductor.journal.commit import (
+    BusEvent,
+    Commit,
+    EventWait,
+    HeadUpdate,
+    InboxItem,
+    MessageDisposition,
+    SentMessage,
+)
 from ductor.journal.events import Message, MessageKind
 from ductor.journal.ids import SystemIds
 from ductor.journal.postgres.batch import make_batch
 from ductor.journal.postgres.statements import commit_statement, read_named
-from ductor.journal.store import BusEvent, Commit, EventWait, HeadUpdate, InboxItem, MessageDisposition, SentMessage
 from tests.journal.postgres.commits import start, tick
 
 TARGETS = [SystemIds().run_id() for _ in range(3)]

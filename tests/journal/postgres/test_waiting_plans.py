@@ -8,17 +8,11 @@ from typing import Any
 
 import asyncpg
 
+from ductor.journal.commit import BusEvent, EventWait, InboxItem, MessageDisposition, SentMessage
 from ductor.journal.events import Message
 from ductor.journal.postgres.batch import make_batch
 from ductor.journal.postgres.settings import PLANNER_SETTINGS, WRITER_PLANNER_SETTINGS
 from ductor.journal.postgres.statements import QUERIES, Statement, commit_statement, read_named
-from ductor.journal.store import (
-    BusEvent,
-    EventWait,
-    InboxItem,
-    MessageDisposition,
-    SentMessage,
-)
 from tests.journal.postgres.commits import start, tick
 from tests.postgres_fixtures import Database
 

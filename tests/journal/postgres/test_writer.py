@@ -8,11 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from ductor.journal.errors import PoisonedCommitError
-from ductor.journal.postgres import PostgresStore, WriterLimits, lane
-from ductor.journal.postgres.failures import Failure, classify
-from ductor.journal.postgres.writer import Writer
-from ductor.journal.store import (
+from ductor.journal.commit import (
     Appended,
     Commit,
     CommitAnswer,
@@ -23,6 +19,10 @@ from ductor.journal.store import (
     StartKeyTaken,
     TimerUpdate,
 )
+from ductor.journal.errors import PoisonedCommitError
+from ductor.journal.postgres import PostgresStore, WriterLimits, lane
+from ductor.journal.postgres.failures import Failure, classify
+from ductor.journal.postgres.writer import Writer
 from tests.journal.postgres.commits import WAIT_S, answered, send, start, started_runs, tick
 from tests.journal.waiting import until
 from tests.postgres_fixtures import Database

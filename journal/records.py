@@ -1,0 +1,241 @@
+"""What a store keeps and gives back: rows as values."""
+
+import uuid
+from typing import Literal
+
+import msgspec
+
+from ductor.definitions.values import JsonObject, JsonValue
+from ductor.journal.commit import EventWait, InboxItem, Payload
+from ductor.journal.events import ControlKind, ErrorInfo, Message, PayloadRef, RunStatus
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the journal."""
+
+    run_id: str
+    version: int
+    commit_id: uuid.UUID
+    at_us: int
+    events: bytes
+    hash: bytes
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """An encoded `RunState` at `version`."""
+
+    run_id: str
+    version: int
+    fold_revision: int
+    state: bytes
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as people list it."""
+
+    run_id: str
+    tenant: str
+    definition: str
+    manifest_hash: str
+    status: RunStatus
+    started_at_us: int
+    updated_at_us: int
+    ended_at_us: int | None = None
+    key: str | None = None
+    parent_run_id: str | None = None
+    root_run_id: str | None = None
+    error_type: str | None = None
+    search_attributes: JsonObject = msgspec.field(default_factory=dict)
+
+
+class LoadedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a cold coordinator needs: head, newest usable snapshot, the rows after it, and inputs that wait."""
+
+    head: Head
+    snapshot: Snapshot | None
+    tail: tuple[Transition, ...]
+    payloads: tuple[Payload, ...]
+    controls: tuple["Control", ...]
+    attempts: tuple["AttemptRow", ...]
+    messages: tuple[Message, ...] = ()
+
+
+class RunInputs(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits for a run in the database, each kind in order. `head_version` is the newest version of its journal."""
+
+    head_version: int
+    controls: tuple["Control", ...] = ()
+    attempts: tuple["AttemptRow", ...] = ()
+    messages: tuple[Message, ...] = ()
+    payloads: tuple[Payload, ...] = ()
+
+
+class Control(msgspec.Struct, frozen=True, kw_only=True):
+    """A durable request to a run."""
+
+    run_id: str
+    request_id: str
+    kind: ControlKind
+    arguments: JsonObject = msgspec.field(default_factory=dict)
+    by: str = ""
+    requested_at_us: int = 0
+    disposition: Literal["", "applied", "refused"] = ""
+    outcome: str = ""
+
+
+class ControlReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a request: whether it was `accepted` now, is a `duplicate` of an accepted one, or was `refused`."""
+
+    request_id: str
+    verdict: Literal["accepted", "duplicate", "refused"]
+    reason: str = ""
+
+
+class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A result that could not ride in a tick."""
+
+    run_id: str
+    node: str
+    generation: int
+    outcome: Literal["succeeded", "failed", "cancelled"]
+    output: JsonValue = None
+    output_ref: PayloadRef | None = None
+    error: ErrorInfo | None = None
+    worker: str = ""
+    started_at_us: int = 0
+    finished_at_us: int = 0
+    disposition: Literal["", "applied", "superseded", "refused"] = ""
+
+
+class MessageReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a message: `accepted` now, `duplicate` of one with the same id (then the rest describes the first),
+    or `refused` with the reason.
+
+    Attributes:
+        disposition: `""` as long as no tick has taken it up, then as in `MessageDisposition`.
+        version: of the journal row that took it up.
+    """
+
+    message_id: str
+    verdict: Literal["accepted", "duplicate", "refused"]
+    reason: str = ""
+    position: int = 0
+    at_us: int = 0
+    disposition: Literal["", "buffered", "consumed", "undelivered"] = ""
+    version: int | None = None
+
+
+class InboxEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An inbox item with the run that it belongs to."""
+
+    run_id: str
+    tenant: str
+    definition: str
+    item: InboxItem
+
+
+class EventReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a publish: `accepted`, or `duplicate` with the position and time of the first."""
+
+    event_id: str
+    verdict: Literal["accepted", "duplicate"]
+    position: int
+    published_at_us: int
+
+
+class WaitingRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A wait that an event may be for."""
+
+    run_id: str
+    node: str
+    index: int
+
+
+class UnscannedWait(msgspec.Struct, frozen=True, kw_only=True):
+    """A wait for which the recent events have not been looked through yet."""
+
+    run_id: str
+    tenant: str
+    wait: EventWait
+
+
+class StartTrigger(msgspec.Struct, frozen=True, kw_only=True):
+    """What starts runs of a published definition by itself; `index` is its place in the manifest's `triggers`.
+
+    Attributes:
+        event: its event's name, empty for a schedule.
+        next_at_us: when the schedule fires next, None for an event trigger.
+    """
+
+    tenant: str
+    definition: str
+    manifest_hash: str
+    index: int
+    event: str = ""
+    next_at_us: int | None = None
+
+
+class PublishedDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """A manifest known to a tenant. `source` is the text it came from, `places` (JSON) maps its paths to lines."""
+
+    tenant: str
+    name: str
+    version: str
+    manifest_hash: str
+    manifest: bytes
+    source: str = ""
+    file: str = ""
+    places: bytes = b"{}"
+    published_at_us: int = 0
+    is_published: bool = True
+
+
+class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A live host, by the database's clock."""
+
+    host_id: str
+    started_at_us: int
+    heartbeat_at_us: int
+    tasks: tuple[str, ...] = ()
+
+
+class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """What to list; newest first. `before_run_id` continues a page."""
+
+    tenant: str | None = None
+    definition: str | None = None
+    statuses: tuple[RunStatus, ...] = ()
+    before_run_id: str | None = None
+    limit: int = 50
+
+
+class FeedPosition(msgspec.Struct, frozen=True, order=True):
+    """A place in commit order."""
+
+    era: int = 0
+    transaction_id: int = 0
+    position: int = 0
+
+
+class FeedEntry(msgspec.Struct, frozen=True):
+    """One journal row in the feed."""
+
+    position: FeedPosition
+    transition: Transition
+
+
+class FeedLag(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the feed is behind. `blocked_by` describes the oldest transaction that holds it up, empty for none."""
+
+    rows: int
+    oldest_age_ms: int
+    blocked_by: str = ""
+
+
+class StoreHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """The store's state for health reports."""
+
+    is_available: bool
+    queued_commits: int
+    queue_limit: int
+    reason: str = ""
