@@ -97,7 +97,8 @@ def _name(awaited: AwaitedEvent) -> str:
 
 def _arrived_names(tick: Tick, node: ProgramNode) -> set[str]:
     awaited = _step(node).events
-    indexes = {index for parts in tick.node_state(node).message_parts for index in parts if index < len(awaited)}
+    several = set(tick.node_state(node).message_parts)  # few, however many events have come
+    indexes = {index for parts in several for index in parts if index < len(awaited)}
     return {_name(awaited[index]) for index in indexes}
 
 
