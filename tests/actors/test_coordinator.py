@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from ductor.actors import coordinator
 from ductor.actors.coordinator import MAX_CONFLICTS
 from ductor.actors.engine import MAX_ACTOR_FAILURES
 from ductor.actors.errors import ControlRefusedError
 from ductor.actors.messages import Wake
+from ductor.actors.tick.compute import compute
 from ductor.journal.codec import encode_events
 from ductor.journal.commit import Refused
 from ductor.journal.errors import PoisonedCommitError
@@ -167,23 +167,23 @@ async def test_a_poisoned_commit_sets_its_run_aside_and_no_other():
 @virtual_time
 async def test_a_run_that_keeps_killing_its_actor_is_set_aside_visibly(monkeypatch: pytest.MonkeyPatch):
     bench = Bench()
-    computed = coordinator.compute
-    kills = []
+    computed = compute
+    kills: list[str] = []
 
-    def compute(program: Any, state: Any, inputs: Any, now_us: int) -> Any:
+    def faulty(program: Any, state: Any, inputs: Any, now_us: int) -> Any:
         if inputs.results:
             kills.append(state.run_id)
             raise RuntimeError("a fault in the tick")
         return computed(program, state, inputs, now_us)
 
     async with bench.host(ONE, bench.handler()) as host:
-        monkeypatch.setattr(coordinator, "compute", compute)
+        monkeypatch.setattr("ductor.actors.coordinator.compute", faulty)
         started = await host.start("subject")
         await asyncio.sleep(60)
         health = await host.health()
         assert list(health.set_aside) == [started.run_id]
         assert len(kills) == MAX_ACTOR_FAILURES
-        monkeypatch.setattr(coordinator, "compute", computed)
+        monkeypatch.setattr("ductor.actors.coordinator.compute", computed)
     async with bench.host(ONE, bench.handler()) as host:
         assert (await host.outcome(started.run_id, timeout_ms=60_000)).status == "completed"
 
@@ -191,17 +191,17 @@ async def test_a_run_that_keeps_killing_its_actor_is_set_aside_visibly(monkeypat
 @virtual_time
 async def test_an_actor_that_dies_once_is_followed_by_one_that_has_its_result(monkeypatch: pytest.MonkeyPatch):
     bench = Bench()
-    computed = coordinator.compute
-    deaths = []
+    computed = compute
+    deaths: list[int] = []
 
-    def compute(program: Any, state: Any, inputs: Any, now_us: int) -> Any:
+    def faulty(program: Any, state: Any, inputs: Any, now_us: int) -> Any:
         if inputs.results and not deaths:
             deaths.append(1)
             raise RuntimeError("once")
         return computed(program, state, inputs, now_us)
 
     async with bench.host(ONE, bench.handler()) as host:
-        monkeypatch.setattr(coordinator, "compute", compute)
+        monkeypatch.setattr("ductor.actors.coordinator.compute", faulty)
         outcome = await host.outcome((await host.start("subject")).run_id)
         assert outcome.output == {"a": 1}
         assert bench.calls == ["work"]

@@ -200,7 +200,7 @@ async def test_a_clock_that_goes_backwards_does_not_turn_a_runs_time_back():
 
     async def work(number: int) -> int:
         if number == 1:
-            host.engine.clock = BackwardClock(bench.clock)  # type: ignore[assignment]
+            host.engine.clock = BackwardClock(bench.clock)
         return number
 
     class BackwardClock:
@@ -235,11 +235,14 @@ async def test_an_attempt_that_was_told_to_stop_is_not_begun_again_by_the_next_h
     async def stubborn(_: int) -> None:
         await asyncio.Event().wait()
 
+    def tells_nobody(token: str) -> None:
+        """As if it had died."""
+
     store = WrappedStore(bench.store)
     async with bench.host(ONE, bench.handler(stubborn), store, HostOptions(drain_ms=0)) as host:
         started = await host.start("subject")
         await asyncio.sleep(1)
-        host.engine.cancel = lambda _token: None  # type: ignore[method-assign]  # the host dies before it tells the worker
+        host.engine.pool.cancel = tells_nobody  # type: ignore[method-assign]  # the host dies before it tells the worker
         await host.request(started.run_id, "cancel")
         await asyncio.sleep(1)
         assert bench.calls == ["work"]

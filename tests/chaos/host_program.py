@@ -1,7 +1,7 @@
 """A host process to be killed: `python -m tests.chaos.host_program DSN LEDGER`.
 
-Its handlers write each execution to the ledger, a file opened for appending: one line `run step generation`. That is the
-outside world, which remembers what really happened.
+Its handlers write each execution to the ledger, a file opened for appending: one line `run step generation`. That is
+the outside world, which remembers what really happened.
 """
 
 import asyncio
@@ -50,7 +50,8 @@ async def main(dsn: str, ledger_file: str) -> None:
     async with PostgresStore(dsn) as store:
         host = EngineHost(store, handlers(ledger), clock=SystemClock(), ids=SystemIds(), options=HostOptions())
         await host.start_host()
-        print("ready", flush=True)
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
         await asyncio.Event().wait()
 
 

@@ -236,7 +236,7 @@ async def test_a_deadlock_means_send_again(database: Database) -> None:
         async with asyncio.timeout(WAIT_S):
             assert await asyncio.gather(*answers) == [Appended(2), Appended(2)]
         connections = [lane._connection for lane in store._writer._lanes]
-        assert [now for now, before in zip(connections, connections_before, strict=True) if before] == [
+        assert [after for after, before in zip(connections, connections_before, strict=True) if before] == [
             before for before in connections_before if before
         ], "nothing was wrong with the connection"
 
