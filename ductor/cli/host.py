@@ -35,13 +35,14 @@ def host(
     health
         How often the host reports its health.
     """
+    import asyncio
     import logging
 
     from ductor.actors.host import HostOptions
     from ductor.cli.arguments import duration_argument
-    from ductor.cli.session import run_async
     from ductor.handlers import load_tasks
     from ductor.host import Host
+    from ductor.process import fastest_loop
 
     drain_ms, interval_ms = duration_argument(drain, "--drain"), duration_argument(health, "--health")
     assert drain_ms is not None
@@ -54,7 +55,8 @@ def host(
         tenant=database.tenant,
         options=HostOptions(drain_ms=drain_ms),
     )
-    run_async(_carry_out(engine, interval_ms / 1_000, output.output))
+    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+        runner.run(_carry_out(engine, interval_ms / 1_000, output.output))
     return 0
 
 
@@ -64,10 +66,12 @@ async def _carry_out(engine: "Host", interval_s: float, output: "OutputFormat") 
     import logging
 
     from ductor.cli.output import progress
+    from ductor.process import tune_garbage_collector
 
     log = logging.getLogger("ductor")
     with progress("starting the host", output):
         await engine.open()
+    tune_garbage_collector()
     try:
         reporting = asyncio.create_task(_report(engine, interval_s, output))
         await engine.run_until_stopped()

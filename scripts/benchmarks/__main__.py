@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import os
 import platform
 import sys
@@ -12,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 import msgspec
 from rich.console import Console
 
+from ductor.process import fastest_loop, tune_garbage_collector
 from scripts.benchmarks.actors import measure_actors
 from scripts.benchmarks.attempts import measure_attempts
 from scripts.benchmarks.cost_centres import measure_cost_centres
@@ -86,7 +88,9 @@ def main(arguments: list[str]) -> int:
     unknown = [name for name in options.names if name not in MEASUREMENTS]
     if unknown:
         parser.error(f"unknown measurement {', '.join(unknown)}; there are: {', '.join(MEASUREMENTS)}")
-    loop_factory, loop_name = (None, "asyncio") if options.no_uvloop else _fastest_loop()
+    loop_factory = None if options.no_uvloop else fastest_loop()
+    loop_name = "asyncio" if loop_factory is None else f"uvloop {version('uvloop')}"
+    tune_garbage_collector()
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         environment, tables = runner.run(_measure(options.names or list(MEASUREMENTS), loop_name, options.quick))
     if options.json:
@@ -102,15 +106,6 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _fastest_loop() -> tuple[Callable[[], asyncio.AbstractEventLoop] | None, str]:
-    """What makes the loop, and its name: uvloop where it is installed."""
-    try:
-        import uvloop  # noqa: PLC0415 - optional
-    except ImportError:
-        return None, "asyncio (uvloop is not installed)"
-    return uvloop.new_event_loop, f"uvloop {version('uvloop')}"
-
-
 async def _measure(names: list[str], loop_name: str, is_quick: bool) -> tuple[dict[str, str], list[Table]]:
     tables: list[Table] = []
     async with benchmark_server() as server:
@@ -124,6 +119,7 @@ async def _measure(names: list[str], loop_name: str, is_quick: bool) -> tuple[di
         "ductor": _version("ductor-engine"),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "loop": loop_name,
+        "garbage_collector": f"as `ductor host` sets it: frozen at the start, thresholds {gc.get_threshold()}",
         "processors": str(os.cpu_count()),
         "load_average": ", ".join(f"{value:.2f}" for value in os.getloadavg()),
         "postgresql": settings.pop("server_version"),
