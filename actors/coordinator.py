@@ -364,6 +364,11 @@ class Coordinator(LoopActor):
         """Whether the run is in hand here and has not ended."""
         return self.state is not None and not self.state.is_terminal
 
+    @property
+    def is_committing(self) -> bool:
+        """Whether a commit waits for its answer: what it dispatches has not been offered to a worker yet."""
+        return self._in_flight is not None
+
     def passivate(self) -> bool:
         """Leave memory, if nothing is going on. Everything that matters is in the journal."""
         return self._in_flight is None and not self._results and self._start is None and self.stop_if_idle()

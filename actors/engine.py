@@ -298,6 +298,8 @@ class Engine:
 
     def actor_stopped(self, actor: Coordinator, undelivered: Sequence[object]) -> None:
         """An orderly end. What was left over has gone to a new actor, but for a host that closes."""
+        if actor.is_committing:
+            self.has_left_attempts = True
         if undelivered and not self._is_closing:
             _log.error("%s left %d messages behind", actor, len(undelivered))
 
@@ -338,7 +340,7 @@ class Engine:
         try:
             await self.store.append_attempt(row_of(result), payloads)
         except StoreUnavailableError as error:
-            _log.warning("a result of run %s stays in memory for now: %s", result.run_id, error)
+            _log.warning("a result of run %s stays in memory until the database is back: %s", result.run_id, error)
             self.wake_later(result.run_id)
             return
         self.confirm(result)
