@@ -92,7 +92,9 @@ def assignment_of(state: RunState, step: AnyStep, ref: str, *, is_redelivery: bo
         priority=step.priority,
         timeouts=step.timeout,
         dispatched_at_us=node.dispatched_at_us,
-        total_deadline_us=None if total_ms is None else node.round_started_at_us + total_ms * 1_000,
+        total_deadline_us=(
+            None if total_ms is None else node.round_started_at_us + state.paused_in_round_us(node) + total_ms * 1_000
+        ),
         is_redelivery=is_redelivery,
     )
 

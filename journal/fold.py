@@ -124,6 +124,7 @@ def _attempt_dispatched(state: RunState, event: AttemptDispatched) -> None:
     _leave(state, event.node, node)
     if event.attempt == 1:  # a retry runs with the input of the round's first attempt
         node.round_started_at_us = state.at_us
+        node.paused_before_round_us = state.timers.shifted_us
         node.previous = node.output
         node.previous_ref = node.output_ref
         node.input = event.input

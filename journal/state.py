@@ -54,6 +54,7 @@ class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
         sources_settled, sources_taken: how many source steps have settled, and how many of those led here.
         task, queue: of the latest attempt; input, input_ref: of the one in flight, gone once the node is settled.
         dispatched_at_us: of the current attempt; round_started_at_us: of the first one of the round.
+        paused_before_round_us: how long the run had been paused in all when the round began.
         settled_version: journal version in which the node settled; orders completions.
         taken: where the settled node led.
         parked_at_us, names, data, data_ref, messages: of a parked node: since when, the names it hears, what people see
@@ -82,6 +83,7 @@ class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     queue: str = "default"
     dispatched_at_us: int = 0
     round_started_at_us: int = 0
+    paused_before_round_us: int = 0
     settled_version: int = 0
     taken: tuple[str, ...] = ()
     parked_at_us: int = 0
@@ -253,6 +255,10 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
         if node is None:
             node = self.nodes[ref] = NodeState()
         return node
+
+    def paused_in_round_us(self, node: NodeState) -> int:
+        """How long the run has been paused since the node's round began: time that does not count."""
+        return self.timers.shifted_us - node.paused_before_round_us
 
     def value(self, inline: JsonValue, ref: PayloadRef | None) -> JsonValue:
         """The value that an event or a state holds inline or by reference. KeyError when the payload is not at hand."""

@@ -27,7 +27,7 @@ def running_reason(subject: Subject, node: ProgramNode) -> Reason:
         kind="running",
         text=text,
         since_us=state.dispatched_at_us,
-        until_us=_total_deadline_us(node, state.round_started_at_us),
+        until_us=_total_deadline_us(node, state.round_started_at_us + subject.state.paused_in_round_us(state)),
         ref=node.ref,
         children=_nobody_has_it(subject, node, state.task),
         details=details,

@@ -101,6 +101,7 @@ def _after_round(tick: Tick, node: ProgramNode, step: TaskStep, output: JsonValu
 
 def _after_failure(tick: Tick, node: ProgramNode, error: ErrorInfo) -> None:
     step, state = _step(node), tick.node_state(node)
+    elapsed_us = tick.now_us - state.round_started_at_us - tick.state.paused_in_round_us(state)
     if tick.state.closing is not None and not node.is_defer:
         fail(tick, node, error)
         return
@@ -108,7 +109,7 @@ def _after_failure(tick: Tick, node: ProgramNode, error: ErrorInfo) -> None:
         step.retry,
         error,
         attempt=state.attempt,
-        elapsed_ms=(tick.now_us - state.round_started_at_us) // 1_000,
+        elapsed_ms=elapsed_us // 1_000,
         total_ms=step.timeout.total_ms,
         run_id=tick.state.run_id,
         node=node.ref,

@@ -112,6 +112,21 @@ def test_timeouts_retries_rounds_and_the_runs_own_timeout_move_too():
     assert run.state.timers.due_at_us("@timeout") == (1 + 3_600 + 100) * SECOND_US
 
 
+@pytest.mark.parametrize(
+    ("paused_s", "worked_s", "is_retried"), [(0, 8, True), (0, 9, False), (100, 8, True), (100, 9, False)]
+)
+def test_the_total_time_of_a_step_does_not_count_pauses(paused_s: float, worked_s: float, is_retried: bool):
+    policies = "retry: {max_attempts: 3, initial: 1s, jitter: 0}, timeout: {total: 10s}"
+    run = Driver(f"steps: [{{ref: w, type: wait, duration: 1s, next: t}}, {{ref: t, type: task, task: t, {policies}}}]")
+    pause(run, 50)  # before the round: says nothing about it
+    run.advance(1)
+    run.advance(worked_s)
+    if paused_s:
+        pause(run, paused_s)
+    run.fail("t")
+    assert run.statuses()["t"] == ("waiting" if is_retried else "failed")
+
+
 def test_people_see_the_moved_deadline():
     run = waiting_for("type: approval, approvers: [x], timeout: 10s")
     pause(run, 100)
