@@ -49,7 +49,7 @@ class Connection:
         on_commit: told `before` and `after` a commit of this process is written; it may kill the process.
     """
 
-    def __init__(  # noqa: PLR0913 - what a connection joins
+    def __init__(
         self,
         database: SimulatedDatabase,
         loop: SimulatedLoop,

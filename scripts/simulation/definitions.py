@@ -123,7 +123,8 @@ class _Drawing:
         return step
 
     def _edges(self, step: JsonObject, later: list[str]) -> None:
-        chance, edges = self._chance, {}
+        chance = self._chance
+        edges: JsonObject = {}
         outcomes = {"conditional": ["true", "false"], "approval": ["approved", "rejected"]}
         names = [*outcomes.get(str(step["type"]), ["success"]), "done"]
         if step.get("on_error") == "continue":
@@ -153,7 +154,8 @@ class _Drawing:
     def _join(self, step: JsonObject) -> None:
         chance, count = self._chance, len(self._sources[str(step["ref"])])
         if count > 1 and chance.happens(0.7):
-            step["join"] = join = chance.one_of(("any", "every", "all", 2))
+            joins: tuple[str | int, ...] = ("any", "every", "all", 2)
+            step["join"] = join = chance.one_of(joins)
             if join in {"any", 2} and chance.happens(0.4):
                 step["cancel_rest"] = True
 
@@ -198,8 +200,10 @@ class _Drawing:
 
     def _rule(self, step: JsonObject) -> None:
         chance = self._chance
-        rules = [{"when": chance.one_of(CONDITIONS), "then": {"row": number}} for number in range(chance.whole(1, 3))]
-        step |= {"rules": list(rules), "hit": chance.one_of(("first", "unique", "all", "collect"))}
+        rules: list[JsonValue] = [
+            {"when": chance.one_of(CONDITIONS), "then": {"row": number}} for number in range(chance.whole(1, 3))
+        ]
+        step |= {"rules": rules, "hit": chance.one_of(("first", "unique", "all", "collect"))}
         if chance.happens(0.6):
             step["default"] = {"row": None}
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from ductor.actors.context import TaskContext
 from ductor.actors.errors import NonRetryable, RetryAfter
@@ -68,10 +68,10 @@ class Ledger:
         self._violations.add(Violation(rule, f"attempt {token}", context.run_id, self._elapsed_ms()))
 
 
-def work_task(seed: int, ledger: Ledger, weather: Weather) -> Task[..., JsonValue]:
+def work_task(seed: int, ledger: Ledger, weather: Weather) -> Task[..., Any]:
     """The handler, for one process."""
 
-    async def work(input: JsonValue, context: TaskContext) -> JsonValue:
+    async def work(input: JsonValue, context: TaskContext) -> Any:
         call = ledger.begin(context, input)
         try:
             result = await _behave(Chance(seed, "handler", call[1]), weather, context)
@@ -116,5 +116,5 @@ async def _sleep_through(seconds: float) -> None:
     while loop.time() < until_s:
         try:
             await asyncio.sleep(until_s - loop.time())
-        except asyncio.CancelledError:  # noqa: PERF203 - not to end is what it is for
+        except asyncio.CancelledError:
             continue

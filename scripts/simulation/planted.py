@@ -170,10 +170,10 @@ def _generation_unchecked() -> Iterator[None]:
 
 @_planted("results are applied to runs that have ended")
 def _end_unchecked() -> Iterator[None]:
-    advance = ticks.advance
+    advance = ticks.__dict__["advance"]
 
     def credulous(tick: Any, results: list[AttemptFinished]) -> list[AttemptFinished]:
-        superseded = advance(tick, results)
+        superseded: list[AttemptFinished] = advance(tick, results)
         for result in superseded:
             tick.emit(result)
         return superseded
@@ -184,12 +184,12 @@ def _end_unchecked() -> Iterator[None]:
 
 @_planted("timers fire a moment early")
 def _timer_early() -> Iterator[None]:
-    fire_due_timers = ticks.fire_due_timers
+    fire_due_timers = ticks.__dict__["fire_due_timers"]
 
     def impatient(tick: Any, limit: int, before_us: int | None = None) -> int:
         tick.now_us += EARLY_US
         try:
-            return fire_due_timers(tick, limit, before_us)
+            return int(fire_due_timers(tick, limit, before_us))
         finally:
             tick.now_us -= EARLY_US
 
@@ -241,7 +241,7 @@ def _message_lost_on_pause() -> Iterator[None]:
 
 @_planted("a signal that nobody waits for is taken for consumed")
 def _signal_not_buffered() -> Iterator[None]:
-    absorb = ticks.absorb
+    absorb = ticks.__dict__["absorb"]
 
     def lossy(tick: Any, message: Message) -> None:
         if message.kind == "signal" and f"signal:{message.name}" not in tick.state.listeners:
@@ -385,7 +385,7 @@ def _tenants_mixed() -> Iterator[None]:
 
     def lax(self: SimulatedDatabase, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if name == "deliver_event":
-            event, run_ids = arguments
+            event = arguments[0]
             for tenant in sorted({run.head.tenant for run in self._runs.values()}):
                 twin = msgspec.structs.replace(event, tenant=tenant)
                 hearing = {run for run, _, _ in self._waits if self._runs[run].head.tenant == tenant}

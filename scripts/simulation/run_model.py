@@ -96,7 +96,7 @@ class RunModel:
             self._report("versions", f"version {self._version} starts the run again")
         self._arm_timeout(event.timeout_at_us)
 
-    def _paused(self, event: RunPaused) -> None:
+    def _paused(self, _event: RunPaused) -> None:
         self._is_paused = True
 
     def _resumed(self, event: RunResumed) -> None:
@@ -113,11 +113,11 @@ class RunModel:
         if event.grace_until_us is not None:
             self._timers["@grace"] = Timer(event.grace_until_us)
 
-    def _defers(self, event: DefersStarted) -> None:
+    def _defers(self, _event: DefersStarted) -> None:
         self._defers_started = True
         self._timers.pop("@grace", None)
 
-    def _ended(self, event: RunEnded) -> None:
+    def _ended(self, _event: RunEnded) -> None:
         open_nodes = sorted(ref for ref, node in self._nodes.items() if node.status in {"running", "waiting"})
         if open_nodes:
             self._report("terminal", f"the run ends with open steps: {', '.join(open_nodes)}")

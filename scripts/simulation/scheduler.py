@@ -10,7 +10,7 @@ States of a lane:
 - *frozen*: they wait, as those of a process that was stopped or that the machine forgot; timers of it that come due
   meanwhile wait as well.
 - *dead*: they are dropped, and so is everything that anybody still schedules for it. Nothing of it is drained: that is
-  the difference between this and cancelling tasks. A lane may be killed between any two callbacks, that is at any await.
+  the difference between this and cancelling tasks. A lane may be killed between any two callbacks: at any await.
 """
 
 import asyncio
@@ -21,10 +21,11 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from hashlib import sha256
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 from warnings import catch_warnings
 
 from ductor.definitions.errors import DuctorError
+from ductor.journal.errors import StoreUnavailableError
 from ductor.testing.clock import VirtualClock
 from ductor.testing.loop import NothingLeftError, VirtualTimeLoop
 from scripts.simulation.chance import Chance
@@ -38,6 +39,7 @@ MAX_STEPS: Final = 5_000_000
 TIMER_TOLERANCE_S: Final = 1e-9
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class TooManyStepsError(DuctorError):
@@ -170,7 +172,9 @@ class SimulatedLoop(VirtualTimeLoop):
 
     # --- what asyncio calls -------------------------------------------------------------------------------------------
 
-    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:
+    def call_soon(
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
         """As in asyncio, in the lane of the context."""
         context = copy_context() if context is None else context
         handle = asyncio.Handle(callback, args, self, context)
@@ -180,13 +184,13 @@ class SimulatedLoop(VirtualTimeLoop):
         return handle
 
     def call_soon_threadsafe(
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """As `call_soon`: there is one thread."""
         return self.call_soon(callback, *args, context=context)
 
     def call_at(
-        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """As in asyncio, in the lane of the context."""
         context = copy_context() if context is None else context
@@ -240,7 +244,7 @@ class SimulatedLoop(VirtualTimeLoop):
         **_more: Any,
     ) -> "asyncio.Task[T]":
         context = copy_context() if context is None else context
-        task: asyncio.Task[T] = asyncio.Task(work, loop=loop, context=context)  # type: ignore[arg-type]
+        task: asyncio.Task[T] = asyncio.Task(work, loop=loop, context=context)
         lane = context.get(_lane) or self._director
         lane.add_task(task)
         if lane.is_dead:
@@ -249,6 +253,8 @@ class SimulatedLoop(VirtualTimeLoop):
 
     def _complain(self, _loop: asyncio.AbstractEventLoop, report: dict[str, Any]) -> None:
         error = report.get("exception")
+        if isinstance(error, StoreUnavailableError):
+            return  # who would have taken it was killed before
         task = report.get("task") or report.get("future")
         name = task.get_name() if isinstance(task, asyncio.Task) else ""
         self.complaints.append(f"{report.get('message')} {name} {error!r}")

@@ -1,7 +1,7 @@
 """Those who ask something of the engine: they start runs and send what the plan says, and note what was answered.
 
-An answer that does not come (the host died, the database is away) leaves its sender in the dark: he asks again under the
-same key or id, through another process. What was answered is a promise, which the final checks hold the engine to.
+An answer that does not come (the host died, the database is away) leaves its sender in the dark: he asks again under
+the same key or id, through another process. What was answered is a promise, to which the final checks hold the engine.
 """
 
 import asyncio

@@ -60,24 +60,28 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield msgspec.structs.replace(plan, actions=actions)
     for faults in _parts(plan.faults):
         yield msgspec.structs.replace(plan, faults=faults)
-    for number in range(len(plan.starts)):
-        if len(plan.starts) > 1:
-            yield _without_start(plan, number)
+    for number in range(len(plan.starts) if len(plan.starts) > 1 else 0):
+        yield _without_start(plan, number)
     for handler_faults in _parts(plan.handler_faults):
         yield msgspec.structs.replace(plan, handler_faults=handler_faults)
     if plan.hosts.count > 1:
         yield _with_fewer_hosts(plan)
+    yield from _with_less_defined(plan)
+    for number, start in enumerate(plan.starts):
+        if start.times > 1:
+            once = msgspec.structs.replace(start, times=1)
+            yield msgspec.structs.replace(plan, starts=_replaced(plan.starts, number, once))
+
+
+def _with_less_defined(plan: Plan) -> Iterator[Plan]:
+    used = {start.definition for start in plan.starts}
     for number in range(len(plan.definitions)):
-        if len(plan.definitions) > 1 and all(start.definition != number for start in plan.starts):
+        if number not in used:
             yield _without_definition(plan, number)
     for number, definition in enumerate(plan.definitions):
         for smaller in _smaller_definitions(definition):
             if compiled_or_none(smaller) is not None:
                 yield msgspec.structs.replace(plan, definitions=_replaced(plan.definitions, number, smaller))
-    for number, start in enumerate(plan.starts):
-        if start.times > 1:
-            once = msgspec.structs.replace(start, times=1)
-            yield msgspec.structs.replace(plan, starts=_replaced(plan.starts, number, once))
 
 
 def _parts(whole: tuple[T, ...]) -> Iterator[tuple[T, ...]]:

@@ -6,6 +6,7 @@ be open any more).
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from ductor.actors.engine import Engine
@@ -80,9 +81,11 @@ def _reasons_missing(state: RunState, engines: Sequence[Engine]) -> list[str]:
                 problems.append(f"step {ref} runs attempt {node.generation} and no worker has it")
         elif not node.is_listening and state.timers.due_at_us(ref) is None:
             problems.append(f"step {ref} waits for {node.waiting} without a timer")
-    for message in state.inbox.values():
-        if message.kind == "signal" and f"signal:{message.name}" in state.listeners:
-            problems.append(f"signal {message.id} is buffered and a step waits for it")
+    problems.extend(
+        f"signal {message.id} is buffered and a step waits for it"
+        for message in state.inbox.values()
+        if message.kind == "signal" and f"signal:{message.name}" in state.listeners
+    )
     return problems
 
 
@@ -106,9 +109,7 @@ def check_runs(world: World, watcher: Watcher, report: Report) -> int:
         count += len(rows)
         payloads = {payload.hash: decode_value(payload.text) for payload in run.payloads}
         program = watcher.programs[run.head.manifest_hash]
-        state = prove_rows(
-            program, run_id, rows, payloads, lambda rule, what, run_id=run_id: report(run_id, rule, what)
-        )  # type: ignore[misc]
+        state = prove_rows(program, run_id, rows, payloads, partial(report, run_id))
         if encode_state(loaded_state(run)) != encode_state(state):
             report(run_id, "live state", "what a snapshot and the rows after it give is not what all rows give")
         if run.head.status != state.status:
@@ -131,9 +132,9 @@ def _check_beside(world: World, state: RunState, report: Report) -> None:
         if ref not in nodes or nodes[ref].status != "waiting":
             report(run_id, "stored inbox", f"{ref} is listed and does not wait")
     for ref, node in nodes.items():
-        if node.status == "waiting" and node.waiting in {"approval", "interaction"}:
-            if ref not in world.database.inbox_nodes(run_id):
-                report(run_id, "stored inbox", f"{ref} waits for a person and is not listed")
+        asks = node.status == "waiting" and node.waiting in {"approval", "interaction"}
+        if asks and ref not in world.database.inbox_nodes(run_id):
+            report(run_id, "stored inbox", f"{ref} waits for a person and is not listed")
 
 
 def _check_messages(world: World, watcher: Watcher, state: RunState, report: Report) -> None:

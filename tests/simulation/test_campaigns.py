@@ -11,8 +11,8 @@ from scripts.simulation.planted import PLANTED
 from scripts.simulation.report import Totals
 from scripts.simulation.shrink import plan_size, shrunk
 
-SEEDS = range(60)
-PLANTED_HERE = ("dispatch_before_commit", "message_lost_on_pause", "version_unchecked")
+SEEDS = range(45)
+PLANTED_HERE = ("generation_unchecked", "token_of_redelivery", "version_unchecked")
 
 
 def test_the_engine_keeps_its_guarantees_under_every_kind_of_fault() -> None:
@@ -76,7 +76,8 @@ def test_the_command_shows_one_seed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "trace " in capsys.readouterr().out
 
 
-def test_the_command_fails_on_a_violation(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_fails_on_a_violation(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scripts.simulation.__main__.shrunk", lambda failing: failing)
     with PLANTED["dispatch_before_commit"].plant():
         assert main(["--seeds", "5"]) == 1
     told = capsys.readouterr().out

@@ -91,7 +91,8 @@ def test_a_frozen_lane_goes_on_later(loop: SimulatedLoop) -> None:
 
 
 def test_a_lane_dies_at_the_callback_that_was_said(loop: SimulatedLoop) -> None:
-    lane, seen = loop.new_lane("host"), []
+    lane = loop.new_lane("host")
+    seen: list[str] = []
     lane.dies_at_step = 3
     lane.start(counting("a", 9, seen))
     loop.run_until_complete(asyncio.sleep(1))
