@@ -48,6 +48,20 @@ class RunTerminatedError(RunUnsuccessfulError):
     how = "was terminated"
 
 
+class RequestNotFoundError(DuctorError):
+    """Nothing was sent to a run, or asked of it, under this id.
+
+    Attributes:
+        run_id, request_id: what was looked for.
+    """
+
+    code = "request_not_found"
+
+    def __init__(self, run_id: str, request_id: str) -> None:
+        self.run_id, self.request_id = run_id, request_id
+        super().__init__(f"nothing was sent to run {run_id}, or asked of it, under the id {request_id!r}")
+
+
 class TasksNotLoadedError(DuctorError):
     """Handlers could not be loaded from where they were said to be.
 

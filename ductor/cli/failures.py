@@ -5,9 +5,9 @@
 | 0 | done |
 | 1 | the run, check or test that was asked for failed |
 | 2 | usage, invalid input, or a database that can't be used: nothing was done |
-| 3 | there is no such run or definition |
+| 3 | there is no such run, definition or request |
 | 4 | the wait timed out; what was waited for goes on |
-| 5 | conflict: the run's state forbids it, or the engine is overloaded |
+| 5 | conflict: the run's state forbids it, it was sent before, or the engine is overloaded |
 """
 
 import sys
@@ -31,6 +31,7 @@ EXIT_BY_CODE: Final = {
     "run_terminated": EXIT_FAILED,
     "run_not_found": EXIT_NOT_FOUND,
     "definition_not_found": EXIT_NOT_FOUND,
+    "request_not_found": EXIT_NOT_FOUND,
     "wait_timeout": EXIT_WAIT_TIMEOUT,
     "control_refused": EXIT_CONFLICT,
     "bulk_control_refused": EXIT_CONFLICT,

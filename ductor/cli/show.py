@@ -1,12 +1,13 @@
 """`ductor show`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ductor.cli.options import DatabaseOptions, OutputOptions
 
 if TYPE_CHECKING:
-    from ductor.actors.views import RunView, StepView
+    from ductor.actors.reasons.reason import Reason
+    from ductor.actors.views import RunView
 
 VALUE_WIDTH = 60
 
@@ -27,46 +28,52 @@ def show(
     """
     import msgspec
 
-    from ductor.actors.sweeper import HOST_ALIVE_MS
     from ductor.cli.output import print_json
     from ductor.cli.session import connected, run_async
 
     async def work() -> int:
         async with connected(database, output.output) as client:
-            view = await client.run(run).status()
-            hosts = await client.engine.store.hosts(alive_within_ms=HOST_ALIVE_MS)
-        tasks = {host.host_id: host.tasks for host in hosts}
-        waits = {step.ref: why for step in view.steps if (why := awaited(step, tasks))}
+            handle = client.run(run)
+            view, explanation = await handle.status(), await handle.explain()
+        reasons = dict(reasons_by_ref(explanation.steps))
+        unfinished = [step.ref for step in view.steps if step.status in ("running", "waiting") and step.ref in reasons]
         if output.output == "table":
-            _print(view, waits)
+            _print(view, explanation.run, {ref: awaited(reasons[ref]) for ref in unfinished})
         else:
-            print_json({**msgspec.to_builtins(view), "waits_for": waits})
+            print_json({**msgspec.to_builtins(view), "waits_for": {ref: reasons[ref] for ref in unfinished}})
         return 0
 
     return run_async(work())
 
 
-def awaited(step: "StepView", tasks: Mapping[str, tuple[str, ...]]) -> str:
-    """What an unfinished step waits for, in words; `tasks` are the handlers of each live host."""
+def awaited(reason: "Reason") -> str:
+    """What an unfinished step waits for, in words: the cause that lies deepest, since when and until when."""
     from ductor.cli.output import timestamp
 
-    if step.status == "running" and step.task:
-        if not tasks:
-            return f"no host is alive to run handler `{step.task}`; start one with `ductor host`"
-        if not any(step.task in names for names in tasks.values()):
-            return f"no live host has handler `{step.task}`; start one with it (`ductor host --tasks MODULE`)"
-        return f"handler `{step.task}` has been at work since {timestamp(step.dispatched_at_us)}"
-    if step.status == "waiting":
-        until = f" until {timestamp(step.until_us)}" if step.until_us else ""
-        return f"{step.waiting}{until}"
-    return ""
+    worker = next((child.text for child in reason.children if child.kind == "no_worker"), "")
+    text = f"{reason.text}: {worker}" if worker else reason.text
+    since = f"since {timestamp(reason.since_us)}" if reason.since_us else ""
+    until = f"until {timestamp(reason.until_us)}" if reason.until_us else ""
+    times = ", ".join(part for part in (since, until) if part)
+    return f"{text} ({times})" if times else text
 
 
-def _print(view: "RunView", waits: Mapping[str, str]) -> None:
+def reasons_by_ref(reasons: "Iterable[Reason]") -> "Iterator[tuple[str, Reason]]":
+    """The reason of each step, those beneath others too."""
+    for reason in reasons:
+        if reason.ref and reason.kind not in ("edge", "guard", "timeout", "no_worker", "told_elsewhere"):
+            yield reason.ref, reason
+        yield from reasons_by_ref(reason.children)
+
+
+def _print(view: "RunView", of_run: "Sequence[Reason]", waits: Mapping[str, str]) -> None:
     from ductor.cli.output import json_text, print_table
 
     for label, value in _facts(view):
         print(f"{label + ':':<12} {value}")
+    for reason in of_run:
+        if reason.kind != "ended":
+            print(f"{'':<12} {awaited(reason)}")
     print()
     cells = [
         (

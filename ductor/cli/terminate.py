@@ -1,30 +1,53 @@
 """`ductor terminate`."""
 
+from typing import Annotated
+
+from cyclopts import Parameter
+
 from ductor.cli.options import DatabaseOptions, OutputOptions
 
 
 def terminate(
-    run: str,
+    run: str | None = None,
     /,
     *,
+    definition: str | None = None,
+    all_: Annotated[bool, Parameter(name="--all", negative="")] = False,
     by: str = "",
+    reason: str = "",
     request_id: str | None = None,
     database: DatabaseOptions = DatabaseOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
     """End a run at once: nothing more of it runs, deferred steps neither.
 
-    The request is durable once this returns; a host acts on it. Exit code 5 when the run has ended.
+    The request is durable once this returns; a host acts on it, and `ductor receipt` tells what came of it. Exit code 5
+    when the run has ended, or when it was asked under this request id before.
 
     Parameters
     ----------
     run
         Id of the run.
+    definition
+        Instead of one run: all open runs of this definition.
+    all_
+        Instead of one run: all open runs of the tenant.
     by
         Who asks, for the record.
+    reason
+        Why, for the record.
     request_id
         Makes the request idempotent.
     """
-    from ductor.cli.control import send_control
+    from ductor.cli.control import control_one_or_many
 
-    return send_control(run, "terminate", by=by, request_id=request_id, database=database, output=output)
+    return control_one_or_many(
+        "terminate",
+        run,
+        definition,
+        is_all=all_,
+        ask=lambda handle: handle.terminate(by=by, reason=reason, request_id=request_id),
+        ask_all=lambda client: client.terminate_all(definition, by=by, reason=reason, request_id=request_id),
+        database=database,
+        output=output,
+    )

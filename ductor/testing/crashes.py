@@ -9,6 +9,7 @@ A kill *before* a commit means that it was never written, *after* that it is dur
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, cast
@@ -25,12 +26,16 @@ from ductor.testing.scenarios.runner import Playing
 
 MAX_LIVES: Final = 2_000
 
+Fate = Literal["before", "after"]
+FATES: Final[dict[int, Fate]] = {1: "before", 2: "after"}
+"""Of a commit, by how often it has been tried, where hosts are killed at every commit."""
+
 
 class CrashPoint(msgspec.Struct, frozen=True):
     """Where a host is killed: at its n-th commit, from 1. `every` kills at each commit, before and after in turn."""
 
     commit: int
-    when: Literal["before", "after"]
+    when: Fate
     every: bool = False
 
     def __str__(self) -> str:
@@ -75,7 +80,7 @@ class _MortalStore:
     def commit(self, commit: Commit, answer: Callable[[CommitAnswer], None]) -> None:
         if self._is_dead:
             return
-        fate = self._plan.fate()
+        fate = self._plan.fate(commit)
         if fate == "before":
             self._end()
         elif fate == "after":
@@ -95,21 +100,26 @@ class _Plan:
     def __init__(self, point: CrashPoint | None) -> None:
         self._point = point
         self.commits = 0
-        self.kills = 0
+        self._kills: Counter[tuple[str, ...]] = Counter()
 
-    def fate(self) -> Literal["before", "after"] | None:
+    def fate(self, commit: Commit) -> Fate | None:
         self.commits += 1
         point = self._point
         if point is None:
             return None
         if point.every:
-            # the same commit is killed before it, then after it: the second kill finds it written
-            self.kills += 1
-            return "before" if self.kills % 2 else "after"
-        if self.commits == point.commit:
-            self.kills += 1
-            return point.when
-        return None
+            # killed before it, then after it; what is tried a third time, as the start of a key that has its run, lives
+            identity = _identity(commit)
+            self._kills[identity] += 1
+            return FATES.get(self._kills[identity])
+        return point.when if self.commits == point.commit else None
+
+
+def _identity(commit: Commit) -> tuple[str, ...]:
+    """What is the same when a later life tries the same commit; a start of the same key has another run id then."""
+    if commit.start is not None and commit.start.key is not None:
+        return ("start", commit.start.definition, commit.start.key)
+    return (commit.run_id, str(commit.version))
 
 
 def play_with_crashes(make: Callable[[Store], Playing], store: Store, point: CrashPoint | None) -> tuple[Played, int]:

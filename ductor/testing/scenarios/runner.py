@@ -38,6 +38,9 @@ PATIENT_HOST: Final = HostOptions(sweep_ms=3_600_000, heartbeat_ms=3_600_000)
 SWEEPING_HOST: Final = HostOptions(sweep_ms=60_000, heartbeat_ms=3_600_000)
 """What an earlier life left waiting is found by sweeping, and so are schedules, to the minute."""
 
+LEISURELY_HOST: Final = HostOptions(sweep_ms=300_000, heartbeat_ms=3_600_000)
+"""The same where nothing is sent whose moment could be missed."""
+
 
 class Delivery(msgspec.Struct, frozen=True):
     """Something that was sent and not refused at once."""
@@ -86,9 +89,9 @@ class Playing:
 
     async def live(self) -> None:
         """Live until everything has settled: start what is not started, send what is not sent, wait."""
-        has_schedules = any(trigger.cron for one in self._compiled for trigger in one.manifest.triggers)
-        options = SWEEPING_HOST if self._restarts or has_schedules else PATIENT_HOST
-        host = EngineHost(self.store, TaskRegistry(self._tasks), clock=self.clock, ids=self._ids, options=options)
+        host = EngineHost(
+            self.store, TaskRegistry(self._tasks), clock=self.clock, ids=self._ids, options=self._host_options()
+        )
         self.host_ids.append(host.host_id)
         await host.start_host()
         for one in self._compiled:
@@ -121,6 +124,13 @@ class Playing:
             calls=tuple(self.log),
             mistakes=tuple(self.log.mistakes),
         )
+
+    def _host_options(self) -> HostOptions:
+        if any(trigger.cron for one in self._compiled for trigger in one.manifest.triggers):
+            return SWEEPING_HOST
+        if not self._restarts:
+            return PATIENT_HOST
+        return SWEEPING_HOST if self.scenario.send else LEISURELY_HOST
 
     async def _started(self, host: EngineHost, definition: str) -> str:
         """The run's id. Whether a life that was killed had started it shows its start key."""

@@ -1,0 +1,33 @@
+"""`ductor explain`."""
+
+from ductor.cli.options import DatabaseOptions, OutputOptions
+
+
+def explain(
+    run: str,
+    /,
+    *,
+    database: DatabaseOptions = DatabaseOptions(),
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Tell why a run does not move, or why it ended as it did: a tree of reasons.
+
+    Parameters
+    ----------
+    run
+        Id of the run.
+    """
+    from ductor.actors.explain import lines
+    from ductor.cli.output import print_json
+    from ductor.cli.session import connected, run_async
+
+    async def work() -> int:
+        async with connected(database, output.output) as client:
+            explanation = await client.run(run).explain()
+        if output.output == "table":
+            print("\n".join(lines(explanation)))
+        else:
+            print_json(explanation)
+        return 0
+
+    return run_async(work())

@@ -1,0 +1,46 @@
+"""`ductor receipt`."""
+
+from ductor.cli.options import DatabaseOptions, OutputOptions
+
+
+def receipt(
+    run: str,
+    id_: str,
+    /,
+    *,
+    database: DatabaseOptions = DatabaseOptions(),
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Tell what became of something that was sent to a run or asked of it.
+
+    Exit code 3 when there is nothing of this id.
+
+    Parameters
+    ----------
+    run
+        Id of the run.
+    id_
+        The request id, as the command that sent it printed it.
+    """
+    from ductor.cli.output import print_json
+    from ductor.cli.sending import described
+    from ductor.cli.session import connected, run_async
+    from ductor.errors import RequestNotFoundError
+
+    async def work() -> int:
+        async with connected(database, output.output) as client:
+            handle = client.run(run)
+            await handle.status()  # another tenant's run is not found
+            message, control = await handle.receipt(id_), await handle.control(id_)
+        if message is None and control is None:
+            raise RequestNotFoundError(run, id_)
+        if output.output != "table":
+            print_json(message or control)
+        elif message is not None:
+            print(described("message", message))
+        elif control is not None:
+            became = control.disposition or "waiting to be taken up"
+            print(f"{control.kind} {id_} is {became}{f': {control.outcome}' if control.outcome else ''}")
+        return 0
+
+    return run_async(work())
