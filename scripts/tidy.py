@@ -47,7 +47,8 @@ PURE_CORE = (
 IMPURE_CALLS = frozenset(
     {"monotonic", "monotonic_ns", "now", "perf_counter", "today", "urandom", "utcnow", "uuid1", "uuid4", "uuid7"}
 )
-VIRTUAL_TIME = frozenset({"run_in_virtual_time", "virtual_time"})
+VIRTUAL_TIME = frozenset({"SimulatedLoop", "run_in_virtual_time", "virtual_time"})
+VIRTUAL_TIME_MODULES = ("ductor.testing", "scripts.simulation")
 STEP_TYPES = (
     "approval",
     "conditional",
@@ -204,7 +205,9 @@ def is_sleep(node: ast.Call) -> bool:
 def runs_in_virtual_time(tree: ast.Module) -> bool:
     """Say whether a module imports what makes its loop jump over sleeps instead of waiting."""
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    names = {alias.name for node in imports if (node.module or "").startswith("ductor.testing") for alias in node.names}
+    names = {
+        alias.name for node in imports if (node.module or "").startswith(VIRTUAL_TIME_MODULES) for alias in node.names
+    }
     return not names.isdisjoint(VIRTUAL_TIME)
 
 
