@@ -6,7 +6,7 @@ from ductor.actors.tick import messages as messages_module
 from ductor.actors.tick.compute import MAX_INPUTS_PER_TICK, TickInputs, compute
 from ductor.definitions.values import JsonValue
 from ductor.journal.events import MessageReceived, MessageTaken
-from tests.actors.tick.driver import SECOND_US, Driver
+from tests.actors.tick.driver import SECOND_US, Driver, settlements
 
 ONE = "steps: [{ref: w, type: wait, signal: go}]"
 
@@ -227,6 +227,18 @@ def test_a_match_that_fails_for_good_closes_the_run_although_another_wait_hears_
     assert run.state.status == "failed"
     assert (run.statuses()["bad"], run.statuses()["good"]) == ("failed", "cancelled")
     assert run.disposition("event:e-1") == "consumed"
+
+
+def test_of_two_matches_that_fail_for_good_the_first_ends_the_run_and_the_second_settles_once():
+    run = Driver("""
+    steps:
+      - {ref: a, type: wait, event: paid, match: event.payload.missing > 1}
+      - {ref: b, type: wait, event: paid, match: event.payload.missing > 2}
+      - {ref: t, type: task, task: t}
+    """)
+    run.event("paid", {})
+    assert {ref: run.statuses()[ref] for ref in "ab"} == {"a": "failed", "b": "cancelled"}
+    assert len(settlements(run.events(), "b")) == 1
 
 
 def test_a_match_is_decided_with_the_values_of_its_time():
