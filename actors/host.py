@@ -144,7 +144,8 @@ class EngineHost(Client):
         digests = Digests(self.store, self.clock, wake=wake, spawn=engine.spawn)
         sweeper = Sweeper(engine, record, sweep_ms=self.options.sweep_ms, heartbeat_ms=self.options.heartbeat_ms)
         bulk = BulkCarrier(self.store, wake)
-        sweeper.also = (self._sweep_bus, triggers.fire_schedules, digests.sweep, bulk.sweep)
+        sweeper.always = (triggers.fire_schedules,)
+        sweeper.in_turns = (self._sweep_bus, digests.sweep, bulk.sweep)
         self._engine, self._sweeper, self._digests = engine, sweeper, digests
         engine.bus_work = self._bus_work
         await sweeper.start(takes_over=await self._bury_dead_neighbours())

@@ -2,7 +2,7 @@
 
 Notifications are hints, polling is the guarantee: whatever waits for a run in the database (a control, a result that
 could not ride in a tick, an overdue timer, a start from elsewhere) is found here within one interval. The number of
-queries does not depend on the number of runs.
+queries does not depend on the number of runs. What repairs the bus, digests and bulk controls takes turns.
 """
 
 import asyncio
@@ -42,7 +42,9 @@ class Sweeper:
         self._others: frozenset[str] = frozenset()
         self._has_to_take_over = False
         self._is_known_at_s = 0.0
-        self.also: Sequence[Callable[[int], Awaitable[None]]] = ()
+        self.always: Sequence[Callable[[int], Awaitable[None]]] = ()
+        self.in_turns: Sequence[Callable[[int], Awaitable[None]]] = ()
+        self._turn = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *, takes_over: bool) -> None:
@@ -88,7 +90,11 @@ class Sweeper:
         for run_id in await self._engine.store.runs_to_wake(now_us, MAX_RUNS_PER_SWEEP):
             self._engine.wake(run_id, reissues=not self._others)
         self._engine.passivate_idle()
-        for work in self.also:
+        for work in self.always:
+            await _guarded(work(self._engine.clock.now_us()))
+        if self.in_turns:  # an idle host asks a handful of questions a second, and no more
+            work = self.in_turns[self._turn % len(self.in_turns)]
+            self._turn += 1
             await _guarded(work(self._engine.clock.now_us()))
 
     async def recover(self, *, reissues: bool) -> None:

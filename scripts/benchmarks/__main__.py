@@ -24,6 +24,7 @@ from scripts.benchmarks.report import Table, print_table
 from scripts.benchmarks.server import BenchmarkServer, benchmark_server
 from scripts.benchmarks.throughput import measure_throughput
 from scripts.benchmarks.ticks import measure_ticks
+from scripts.benchmarks.waiting import measure_parked, measure_signals, measure_timers
 
 Measure = Callable[[BenchmarkServer, bool], Awaitable[list[Table]]]
 
@@ -56,6 +57,18 @@ async def _journal_size(server: BenchmarkServer, is_quick: bool) -> list[Table]:
     return [await measure_journal_size(server, is_quick=is_quick)]
 
 
+async def _parked(server: BenchmarkServer, is_quick: bool) -> list[Table]:
+    return [await measure_parked(server, is_quick=is_quick)]
+
+
+async def _timers(server: BenchmarkServer, is_quick: bool) -> list[Table]:
+    return [await measure_timers(server, is_quick=is_quick)]
+
+
+async def _signals(server: BenchmarkServer, _is_quick: bool) -> list[Table]:
+    return [await measure_signals(server)]
+
+
 async def _cost_centres(server: BenchmarkServer, is_quick: bool) -> list[Table]:
     return [await measure_cost_centres(server, is_quick=is_quick)]
 
@@ -69,6 +82,9 @@ MEASUREMENTS: dict[str, Measure] = {
     "actors": _actors,
     "attempts": _attempts,
     "journal-size": _journal_size,
+    "parked": _parked,
+    "timers": _timers,
+    "signals": _signals,
 }
 
 

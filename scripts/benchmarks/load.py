@@ -17,7 +17,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     latencies_ms: list[float]
 
 
-async def closed_loop(runs: int, in_flight: int, one: Callable[[], Awaitable[None]]) -> Load:
+async def closed_loop(runs: int, in_flight: int, one: Callable[[], Awaitable[object]]) -> Load:
     """Keep `in_flight` runs going until `runs` have ended."""
     latencies_ms: list[float] = []
     left = runs
