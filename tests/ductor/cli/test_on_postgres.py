@@ -1,22 +1,16 @@
 """The real command, in processes of its own, on a real PostgreSQL: the embedded one of the folder it is called in."""
 
-import asyncio
 import json
-import os
 import signal
 import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from queue import Queue
-from typing import Any
 
 import pytest
 
+from tests.ductor.cli.processes import COMMAND, Call, HostProcess
 from tests.ductor.flows import ORDER
 
-COMMAND = [sys.executable, "-c", "from ductor.cli.main import main; main()"]
 HANDLERS = """
 import pathlib
 import asyncio
@@ -40,91 +34,12 @@ async def charge(order_id: str, context: ductor.TaskContext) -> dict[str, str]:
     return {"charge_id": f"c-{order_id}"}
 """
 
-Call = Callable[..., subprocess.CompletedProcess[str]]
-
-
-class HostProcess:
-    """`ductor host` in the background; `line()` waits for its next line of output."""
-
-    def __init__(self, folder: Path, *arguments: str, environment: dict[str, str]) -> None:
-        self.process = subprocess.Popen(
-            [*COMMAND, "host", "--health", "1s", "-o", "jsonl", *arguments],
-            cwd=folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._lines: Queue[str] = Queue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def health(self) -> dict[str, Any]:
-        health: dict[str, Any] = json.loads(self._lines.get(timeout=60))
-        return health
-
-    def stop(self, number: signal.Signals) -> tuple[int, str]:
-        self.process.send_signal(number)
-        assert self.process.stderr is not None
-        said = self.process.stderr.read()
-        code = self.process.wait(60)
-        self._reader.join(60)
-        self.process.stderr.close()
-        return code, said
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as lines:
-            for line in lines:
-                self._lines.put(line)
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "order.yaml").write_text(ORDER)
     (tmp_path / "shop_handlers.py").write_text(HANDLERS)
     return tmp_path
-
-
-@pytest.fixture
-def environment(postgres_server) -> Iterator[dict[str, str]]:
-    name = f"cli_{os.getpid()}_{next(_numbers)}"
-    asyncio.run(postgres_server.create_database(name))
-    yield {**os.environ, "DUCTOR_DATABASE": postgres_server.dsn(name), "PYTHONUNBUFFERED": "1"}
-    asyncio.run(postgres_server.drop_database(name))
-
-
-_numbers = iter(range(1_000))
-
-
-@pytest.fixture
-def call(folder: Path, environment: dict[str, str]) -> Call:
-    def command(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*COMMAND, *arguments],
-            cwd=folder,
-            env={**environment, **more},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    return command
-
-
-@pytest.fixture
-def host(folder: Path, environment: dict[str, str]) -> Iterator[Callable[..., HostProcess]]:
-    started: list[HostProcess] = []
-
-    def start(*arguments: str) -> HostProcess:
-        started.append(HostProcess(folder, *arguments, environment=environment))
-        return started[-1]
-
-    yield start
-    for one in started:
-        if one.process.poll() is None:
-            one.stop(signal.SIGKILL)
 
 
 def test_from_migration_to_result(call: Call, host: Callable[..., HostProcess]):
