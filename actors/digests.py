@@ -26,9 +26,6 @@ from ductor.journal.errors import StoreUnavailableError
 RUNS_PER_LOOK = 500
 WORK_PER_SWEEP = 500
 
-EARLY_PAUSE_US = 5_000
-"""A window that is still open at its time, by the database's clock, is looked at again after this."""
-
 _log = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(DigestWindow).decode
@@ -92,10 +89,10 @@ class Digests:
         for window, joinings in by_window.items():
             for at in range(0, len(joinings), MAX_JOINED_AT_ONCE):
                 batch = joinings[at : at + MAX_JOINED_AT_ONCE]
-                await self._change(window, self._store.join_digest(window, batch))
+                await self._change(window, self._store.join_digest(window, batch, self._clock.now_us()))
 
     async def _close(self, window: DigestWindow) -> None:
-        await self._change(window, self._store.close_digest(window))
+        await self._change(window, self._store.close_digest(window, self._clock.now_us()))
 
     async def _change(self, window: DigestWindow, work: Coroutine[Any, Any, DigestChange]) -> None:
         try:
@@ -105,10 +102,7 @@ class Digests:
         except DuctorError as error:  # one window must not keep others from closing
             _log.error("a digest can't be gathered: %s: %s", window, error)
             return
-        due_at_us = change.closes_at_us
-        if due_at_us is not None:
-            due_at_us = max(due_at_us, self._clock.now_us() + EARLY_PAUSE_US)
-        self._timers.arm(_encode(window).decode(), due_at_us)
+        self._timers.arm(_encode(window).decode(), change.closes_at_us)
         for run_id in change.told:
             self._wake(run_id)
 

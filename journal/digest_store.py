@@ -103,14 +103,14 @@ class DigestStore(Protocol):
         """What steps of these runs bring and nobody has joined yet, in order of parking."""
         ...
 
-    async def join_digest(self, window: DigestWindow, unjoined: Sequence[UnjoinedDigest]) -> DigestChange:
+    async def join_digest(self, window: DigestWindow, unjoined: Sequence[UnjoinedDigest], now_us: int) -> DigestChange:
         """Bring items to their window, `MAX_JOINED_AT_ONCE` at most, in this order; those that have been joined, or
-        whose step has left, are passed over. A window that is over, or full, is closed."""
+        whose step has left, are passed over. A window that is over at `now_us`, or full, is closed."""
         ...
 
-    async def close_digest(self, window: DigestWindow) -> DigestChange:
-        """Close a window whose time is over, by the database's clock. Nothing happens to one whose time is not, and to
-        one whose leader is gone: it waits for the next run."""
+    async def close_digest(self, window: DigestWindow, now_us: int) -> DigestChange:
+        """Close a window whose time is over at `now_us`. Nothing happens to one whose time is not, and to one whose
+        leader is gone: it waits for the next run."""
         ...
 
     async def digest_work(self, now_us: int, limit: int) -> DigestWork:

@@ -57,7 +57,7 @@ class MemoryDigests(MemoryMessages):
             due=tuple(window for _, window in due[:limit]),
         )
 
-    async def join_digest(self, window: DigestWindow, unjoined: Sequence[UnjoinedDigest]) -> DigestChange:
+    async def join_digest(self, window: DigestWindow, unjoined: Sequence[UnjoinedDigest], now_us: int) -> DigestChange:
         """Bring items to their window; those that have been joined, or whose step has left, are passed over."""
         self._check_open()
         members = []
@@ -67,15 +67,14 @@ class MemoryDigests(MemoryMessages):
                 wait, text = self._digests[key]
                 members.append(Member(joining.run_id, wait.generation, text, wait.duration_ms, wait.max_items))
                 del self._unjoined[key]
-        return self._advance(window, members)
+        return self._advance(window, members, now_us)
 
-    async def close_digest(self, window: DigestWindow) -> DigestChange:
+    async def close_digest(self, window: DigestWindow, now_us: int) -> DigestChange:
         """Close a window whose time is over, and tell its leader."""
         self._check_open()
-        return self._advance(window, [])
+        return self._advance(window, [], now_us)
 
-    def _advance(self, window: DigestWindow, members: list[Member]) -> DigestChange:
-        now_us = self._clock.now_us()
+    def _advance(self, window: DigestWindow, members: list[Member], now_us: int) -> DigestChange:
         self._forget_leader_that_left(window)
         before = self._windows.get(window)
         advance = advance_window(None if before is None else before.row, members, now_us)
@@ -84,7 +83,7 @@ class MemoryDigests(MemoryMessages):
         for run_id, message, payload in tellings(advance, window.node, stored):
             if message.id not in self._messages_of(run_id).receipts:
                 self._runs[run_id].add_payloads(() if payload is None else (payload,))
-                self._add_message(run_id, message, now_us, is_delivered=True)
+                self._add_message(run_id, message, self._clock.now_us(), is_delivered=True)
                 told.append(run_id)
         self._windows.pop(window, None)
         if advance.window is not None:

@@ -45,18 +45,18 @@ class Digests:
             due=tuple(DigestWindow(*row[3:]) for row in rows if row[0] == "due"),
         )
 
-    async def join_digest(self, window: DigestWindow, unjoined: Sequence[UnjoinedDigest]) -> DigestChange:
+    async def join_digest(self, window: DigestWindow, unjoined: Sequence[UnjoinedDigest], now_us: int) -> DigestChange:
         """Bring items to their window; those that have been joined, or whose step has left, are passed over."""
         wanted = {joining.run_id: joining for joining in unjoined[:MAX_JOINED_AT_ONCE] if joining.window == window}
-        return await self._change(window, wanted)
+        return await self._change(window, wanted, now_us)
 
-    async def close_digest(self, window: DigestWindow) -> DigestChange:
+    async def close_digest(self, window: DigestWindow, now_us: int) -> DigestChange:
         """Close a window whose time is over, and tell its leader."""
-        return await self._change(window, {})
+        return await self._change(window, {}, now_us)
 
-    async def _change(self, window: DigestWindow, wanted: dict[str, UnjoinedDigest]) -> DigestChange:
+    async def _change(self, window: DigestWindow, wanted: dict[str, UnjoinedDigest], now_us: int) -> DigestChange:
         async with self._database.transaction() as connection:
-            return await _Change(fetch_on(connection), window).carry_out(wanted)
+            return await _Change(fetch_on(connection), window).carry_out(wanted, now_us)
 
 
 class _Change:
@@ -68,11 +68,10 @@ class _Change:
         self._lock_name = msgspec.json.encode(window).decode()
         self._name = msgspec.structs.asdict(window)
 
-    async def carry_out(self, wanted: dict[str, UnjoinedDigest]) -> DigestChange:
+    async def carry_out(self, wanted: dict[str, UnjoinedDigest], now_us: int) -> DigestChange:
         await self._fetch("lock_digest_window", window=self._lock_name)
-        (row,) = await self._fetch("digest_window", **self._name)
-        now_us: int = row["us"]
-        before = None if row["closes_at_us"] is None else OpenWindow(*row[1:])
+        rows = await self._fetch("digest_window", **self._name)
+        before = OpenWindow(*rows[0]) if rows else None
         members, has_leader = await self._members(wanted, before)
         if before is not None and not has_leader:
             before = await self._without_leader(before)

@@ -23,11 +23,9 @@ UNION ALL
 SELECT pg_advisory_xact_lock(hashtextextended(:window::text, 1))
 
 -- name: digest_window
-SELECT now.us, coalesce(w.leader_run_id::text, '') AS leader_run_id, w.leader_generation, w.closes_at_us, w.max_items,
-    w.item_count, w.item_bytes
-FROM (SELECT ductor.eec_now_us() AS us) AS now
-LEFT JOIN ductor.eec_digest_window w
-    ON w.tenant = :tenant::text AND w.definition = :definition::text AND w.node = :node::text AND w.key = :key::text
+SELECT coalesce(leader_run_id::text, ''), leader_generation, closes_at_us, max_items, item_count, item_bytes
+FROM ductor.eec_digest_window
+WHERE tenant = :tenant::text AND definition = :definition::text AND node = :node::text AND key = :key::text
 
 -- name: lock_digest_waits
 SELECT run_id::text, generation, key, item::text, duration_ms, max_items, is_joined

@@ -123,10 +123,10 @@ async def test_a_thousand_runs_at_once_give_exactly_the_windows_that_they_fill()
         store_calls = 0
         join = bench.store.join_digest
 
-        async def counted(window: DigestWindow, unjoined: Sequence[UnjoinedDigest]) -> DigestChange:
+        async def counted(window: DigestWindow, unjoined: Sequence[UnjoinedDigest], now_us: int) -> DigestChange:
             nonlocal store_calls
             store_calls += 1
-            return await join(window, unjoined)
+            return await join(window, unjoined, now_us)
 
         bench.store.join_digest = counted  # type: ignore[method-assign]
         started = await asyncio.gather(*(host.start("subject", {"customer": "ann", "id": n}) for n in range(1_000)))

@@ -21,10 +21,10 @@ from ductor.journal.digest_store import (
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import Message
 from ductor.journal.store import Store
-from tests.contracts.writers import RunWriter, send, send_all, send_well, started
-from tests.journal.waiting import until
+from tests.contracts.writers import START_US, RunWriter, send, send_all, send_well, started
 
 HOUR_MS = 3_600_000
+HOUR_US = HOUR_MS * 1_000
 FAR_US = 2**60
 WINDOW = DigestWindow("acme", "order", "bundle", '"ann"')
 
@@ -45,8 +45,8 @@ def unjoined(run: RunWriter, window: DigestWindow = WINDOW, generation: int = 0)
     return UnjoinedDigest(run_id=run.run_id, generation=generation, window=window)
 
 
-async def join(store: Store, *runs: RunWriter) -> DigestChange:
-    return await store.join_digest(WINDOW, [unjoined(run) for run in runs])
+async def join(store: Store, *runs: RunWriter, now_us: int = START_US) -> DigestChange:
+    return await store.join_digest(WINDOW, [unjoined(run) for run in runs], now_us)
 
 
 async def told(store: Store, run: RunWriter) -> list[JsonValue]:
@@ -121,11 +121,9 @@ async def test_nobody_else_may_speak_for_a_digest(store: Store):
 
 async def test_the_first_leads_and_the_others_are_told_at_once(store: Store):
     leader, second, third = [await parked(store, n) for n in range(3)]
-    before_us = await store.now_us()
-    opened = await join(store, leader)
+    opened = await join(store, leader, now_us=START_US + 7)
     assert opened.told == ()
-    assert opened.closes_at_us is not None
-    assert before_us <= opened.closes_at_us - HOUR_MS * 1_000 <= await store.now_us()
+    assert opened.closes_at_us == START_US + 7 + HOUR_US
     change = await join(store, second, third)
     assert sorted(change.told) == sorted([second.run_id, third.run_id])
     assert change.closes_at_us == opened.closes_at_us
@@ -174,7 +172,7 @@ async def test_keys_and_steps_and_definitions_and_tenants_have_windows_of_their_
             (DigestWindow(head.get("tenant", "acme"), head.get("definition", "order"), "bundle", '"ann"'), run)
         )
     for window, run in named:
-        change = await store.join_digest(window, [unjoined(run, window)])
+        change = await store.join_digest(window, [unjoined(run, window)], START_US)
         assert change.told == ()
         assert change.closes_at_us is not None
 
@@ -184,7 +182,7 @@ async def test_a_batch_has_a_bound(store: Store):
     await send_all(store, [run.start() for run in runs])
     await send_all(store, [run.commit(digests=(wait(n, max_items=1_000),)) for n, run in enumerate(runs)])
     waiting = list((await store.digest_work(0, 1_000)).unjoined)
-    assert len((await store.join_digest(WINDOW, waiting)).told) == MAX_JOINED_AT_ONCE - 1
+    assert len((await store.join_digest(WINDOW, waiting, START_US)).told) == MAX_JOINED_AT_ONCE - 1
     assert list((await store.digest_work(0, 1_000)).unjoined) == waiting[MAX_JOINED_AT_ONCE:]
 
 
@@ -209,39 +207,33 @@ async def test_items_come_back_as_they_were_sent(store: Store):
 
 async def test_no_window_closes_before_its_time_and_each_closes_once(store: Store, second_store: Store):
     leader, member = await parked(store, 1), await parked(store, 2)
-    opened = await join(store, leader, member)
-    assert await store.close_digest(WINDOW) == DigestChange(closes_at_us=opened.closes_at_us, told=())
-    assert opened.closes_at_us is not None
-    assert (await store.digest_work(opened.closes_at_us - 1, 10)).due == ()
-    assert (await store.digest_work(opened.closes_at_us, 10)).due == (WINDOW,)
+    await join(store, leader, member)
+    closes_at_us = START_US + HOUR_US
+    assert await store.close_digest(WINDOW, closes_at_us - 1) == DigestChange(closes_at_us=closes_at_us)
+    assert (await store.digest_work(closes_at_us - 1, 10)).due == ()
+    assert (await store.digest_work(closes_at_us, 10)).due == (WINDOW,)
+    both = (store, second_store)
+    changes = await asyncio.gather(*(each.close_digest(WINDOW, closes_at_us) for each in both * 2))
+    assert sorted(change.told for change in changes) == [(), (), (), (leader.run_id,)]
+    assert await told(store, leader) == [{"items": [1, 2]}]
+    assert (await store.digest_work(FAR_US, 10)).due == ()
+    assert await store.close_digest(WINDOW, FAR_US) == DigestChange()
 
-    short = [await parked(store, n, key='"bob"', duration_ms=1) for n in range(2)]
-    window = DigestWindow("acme", "order", "bundle", '"bob"')
-    await store.join_digest(window, [unjoined(run, window) for run in short])
-    changes: list[DigestChange] = []
 
-    async def is_told() -> bool:
-        changes.extend(await asyncio.gather(*(each.close_digest(window) for each in (store, second_store) * 2)))
-        return bool(await told(store, short[0]))
-
-    await until(is_told)
-    assert sum(len(change.told) for change in changes) == 1
-    assert await told(store, short[0]) == [{"items": [0, 1]}]
-    assert (await store.digest_work(FAR_US, 10)).due == (WINDOW,)
-    assert await store.close_digest(window) == DigestChange()
+async def test_due_windows_come_in_the_order_of_their_time(store: Store):
+    names = [DigestWindow("acme", "order", "bundle", f'"{n}"') for n in range(3)]
+    for name, duration_ms in zip(names, (30, 10, 20), strict=True):
+        run = await parked(store, key=name.key, duration_ms=duration_ms)
+        await store.join_digest(name, [unjoined(run, name)], START_US)
+    assert (await store.digest_work(FAR_US, 10)).due == (names[1], names[2], names[0])
+    assert (await store.digest_work(FAR_US, 1)).due == (names[1],)
 
 
 async def test_who_joins_a_window_that_is_over_opens_the_next_one(store: Store):
-    leader, late = await parked(store, "in time", duration_ms=1), await parked(store, "late")
+    leader, late = await parked(store, "in time"), await parked(store, "late")
     await join(store, leader)
-    over_us = await store.now_us() + 1_000
-
-    async def is_over() -> bool:
-        return await store.now_us() > over_us
-
-    await until(is_over)
-    change = await join(store, late)
-    assert change.told == (leader.run_id,)
+    change = await join(store, late, now_us=START_US + HOUR_US)
+    assert change == DigestChange(closes_at_us=START_US + 2 * HOUR_US, told=(leader.run_id,))
     assert await told(store, leader) == [{"items": ["in time"]}]
     assert await told(store, late) == []
 
@@ -270,21 +262,14 @@ async def test_who_leaves_before_joining_brings_nothing(store: Store):
 
 
 async def test_the_items_of_a_leader_that_left_go_to_the_next_run(store: Store):
-    leader, member = await parked(store, "leader", duration_ms=1), await parked(store, "member")
+    leader, member, heir = await parked(store, "leader"), await parked(store, "member"), await parked(store, "heir")
     await join(store, leader, member)
     await leave(store, leader)
-    over_us = await store.now_us() + 1_000
-
-    async def is_over() -> bool:
-        return await store.now_us() > over_us
-
-    await until(is_over)
-    assert (await store.digest_work(FAR_US, 10)).due == (WINDOW,)
-    assert await store.close_digest(WINDOW) == DigestChange()
-    assert (await store.digest_work(FAR_US, 10)).due == ()
-    heir = await parked(store, "heir")
-    change = await join(store, heir)
-    assert change == DigestChange(closes_at_us=None, told=(heir.run_id,))
+    over_us = START_US + HOUR_US
+    assert (await store.digest_work(over_us, 10)).due == (WINDOW,)
+    assert await store.close_digest(WINDOW, over_us) == DigestChange()
+    assert (await store.digest_work(over_us, 10)).due == (), "it waits for the next run, and nobody looks at it again"
+    assert await join(store, heir, now_us=over_us) == DigestChange(told=(heir.run_id,))
     assert await told(store, heir) == [{"items": ["member", "heir"]}]
     assert await told(store, member) == [{"merged_into": leader.run_id}]
     assert await told(store, leader) == []
@@ -298,13 +283,10 @@ async def test_a_window_whose_leader_left_in_time_keeps_its_time(store: Store):
 
 
 async def test_a_window_that_held_its_leader_alone_is_gone_with_it(store: Store):
-    leader, later = await parked(store, 1, duration_ms=1), await parked(store, 2)
+    leader, later = await parked(store, 1), await parked(store, 2)
     await join(store, leader)
     await leave(store, leader)
-    change = await join(store, later)
-    assert change.closes_at_us is not None
-    assert change.closes_at_us > await store.now_us() + HOUR_MS * 500
-    assert await store.close_digest(WINDOW) == change
+    assert await join(store, later, now_us=START_US + 5) == DigestChange(closes_at_us=START_US + 5 + HOUR_US)
 
 
 async def test_a_step_that_parks_again_brings_its_item_again(store: Store):
@@ -312,10 +294,10 @@ async def test_a_step_that_parks_again_brings_its_item_again(store: Store):
     await join(store, run, member)
     await leave(store, run)
     await send_well(store, run.commit(digests=(wait("second", generation=1, max_items=1),)))
-    assert (await store.join_digest(WINDOW, [unjoined(run)])).told == ()
+    assert (await store.join_digest(WINDOW, [unjoined(run)], START_US)).told == ()
     again = unjoined(run, generation=1)
     assert list((await store.digest_work(0, 10)).unjoined) == [again]
-    await store.join_digest(WINDOW, [again])
+    await store.join_digest(WINDOW, [again], START_US)
     filling = [await parked(store, n) for n in range(98)]
     await join(store, *filling)
     loaded = await store.load(run.run_id)
@@ -339,12 +321,12 @@ async def test_whatever_happens_at_once_every_item_is_told_once(store: Store, se
     for either in (store, second_store):
         order = random.sample(runs, len(runs))
         work += [join(either, *order[at : at + 5]) for at in range(0, len(order), 5)]
-        work += [either.close_digest(WINDOW) for _ in range(4)]
+        work += [either.close_digest(WINDOW, START_US) for _ in range(4)]
     work += [leave(store, run) for run in leaving]
     random.shuffle(work)
     await asyncio.gather(*work)
 
-    await store.join_digest(WINDOW, (await store.digest_work(0, 100)).unjoined)
+    await store.join_digest(WINDOW, (await store.digest_work(0, 100)).unjoined, START_US)
     while True:  # fill what is open
         runs.append(await parked(store, len(runs), max_items=6))
         if (await join(store, runs[-1])).closes_at_us is None:
