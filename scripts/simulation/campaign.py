@@ -9,6 +9,7 @@
 
 import asyncio
 import logging
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -126,7 +127,7 @@ class Campaign:
     async def _conduct(self) -> None:
         for compiled in self._compiled:
             for tenant in TENANTS:
-                await self._client.publish(compiled, tenant=tenant)
+                await self._senders.insist(0, partial(Client.publish, compiled=compiled, tenant=tenant))
         for machine in self._machines:
             machine.boot()
         for fault in self._plan.faults:
