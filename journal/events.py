@@ -252,7 +252,6 @@ class RunReopened(Event, frozen=True, tag="run_reopened"):
     `timeout_at_us` is the run's own deadline, counted anew."""
 
     nodes: tuple[NodeReset, ...]
-    entrypoints: tuple[str, ...] = ()
     input_node: str = ""
     input: JsonValue = None
     input_ref: PayloadRef | None = None

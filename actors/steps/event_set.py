@@ -2,7 +2,7 @@
 
 from ductor.actors.steps.behaviour import Parked
 from ductor.actors.tick.activation import EVENT_ID_PREFIX, StateActivation
-from ductor.actors.tick.event_waits import hear_event
+from ductor.actors.tick.event_waits import hear_event, heard_since_us
 from ductor.actors.tick.parking import park, time_out
 from ductor.actors.tick.settle import succeed
 from ductor.actors.tick.working import Tick
@@ -32,7 +32,7 @@ class EventSetBehaviour(Parked):
         self, tick: Tick, node: ProgramNode, message: Message, activation: StateActivation
     ) -> tuple[int, ...] | None:
         """Which of the events of the set this one is; the number after the last is that of `until`."""
-        if message.at_us < tick.node_state(node).parked_at_us:
+        if message.at_us < heard_since_us(tick.node_state(node).parked_at_us):
             return None
         step = _step(node)
         places = [

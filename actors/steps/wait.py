@@ -7,7 +7,7 @@ from cronsim import CronSim
 
 from ductor.actors.steps.behaviour import Parked
 from ductor.actors.tick.activation import StateActivation
-from ductor.actors.tick.event_waits import hear_event
+from ductor.actors.tick.event_waits import hear_event, heard_since_us
 from ductor.actors.tick.parking import park, time_out
 from ductor.actors.tick.settle import fail, succeed
 from ductor.actors.tick.working import Tick
@@ -43,7 +43,7 @@ class WaitBehaviour(Parked):
     ) -> tuple[int, ...] | None:
         """Whether an event of the right name is the one waited for."""
         step = _step(node)
-        if message.at_us < tick.node_state(node).parked_at_us - step.lookback_ms * 1_000:
+        if message.at_us < heard_since_us(tick.node_state(node).parked_at_us, step.lookback_ms):
             return None
         match = node.expressions.get("match")
         return () if match is None or match.evaluate_boolean(activation) else None

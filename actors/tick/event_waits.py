@@ -17,12 +17,16 @@ from ductor.journal.codec import MAX_KEY_BYTES
 from ductor.journal.commit import EventWait
 from ductor.journal.events import SETTLED_NODE_STATUSES
 
+CLOCK_TOLERANCE_US = 50_000
+"""An event is dated by the database's clock, a wait by the host's, which follows it at intervals: so far they may be
+apart. Without this an event published just after its wait could seem to have come just before it."""
+
 
 def hear_event(
     tick: Tick, node: ProgramNode, index: int, name: str, correlation: Correlation | None, *, lookback_ms: int = 0
 ) -> None:
     """File one event of a node that parks."""
-    since_us = tick.now_us - lookback_ms * 1_000
+    since_us = heard_since_us(tick.now_us, lookback_ms)
     tick.outbox.waits[node.ref, index] = _wait(tick, node.ref, index, name, correlation, since_us)
 
 
@@ -31,8 +35,13 @@ def hear_events_of_handlers(tick: Tick) -> None:
     for handler in tick.program.handlers:
         if handler.event is not None:
             tick.outbox.waits[HANDLERS, handler.index] = _wait(
-                tick, HANDLERS, handler.index, handler.event, handler.correlation, tick.now_us
+                tick, HANDLERS, handler.index, handler.event, handler.correlation, heard_since_us(tick.now_us)
             )
+
+
+def heard_since_us(parked_at_us: int, lookback_ms: int = 0) -> int:
+    """From when on events count for a wait that was parked then."""
+    return parked_at_us - lookback_ms * 1_000 - CLOCK_TOLERANCE_US
 
 
 def _wait(tick: Tick, ref: str, index: int, name: str, correlation: Correlation | None, since_us: int) -> EventWait:

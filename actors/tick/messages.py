@@ -17,6 +17,7 @@ import msgspec
 from ductor.actors.steps import BEHAVIOURS
 from ductor.actors.tick.activation import StateActivation, message_value
 from ductor.actors.tick.closing import begin_closing
+from ductor.actors.tick.event_waits import heard_since_us
 from ductor.actors.tick.settle import expression_failure, fail, withdraw
 from ductor.actors.tick.working import Tick
 from ductor.definitions.expressions import ExpressionError
@@ -141,7 +142,7 @@ def _hearing(tick: Tick, message: Message) -> Hearing:
             text = f"step {ref}: more than {MAX_MESSAGES_PER_NODE} events have come"
             hearing.failed.append((node, ErrorInfo(type="TooManyEvents", message=text, retryable=False)))
     for handler in tick.program.handlers:
-        if handler.event == message.name and message.at_us >= state.started_at_us:
+        if handler.event == message.name and message.at_us >= heard_since_us(state.started_at_us):
             try:
                 if handler.match is None or handler.match.evaluate_boolean(activation):
                     hearing.handlers.append(handler)

@@ -278,7 +278,6 @@ PAUSED_SIGNALLED_AND_REDRIVEN: list[Row] = [
             ControlReceived(request_id="redrive-1", kind="redrive", arguments={"input": {"cents": 2}}),
             RunReopened(
                 nodes=(NodeReset(node="pay"), NodeReset(node="ship"), NodeReset(node="later")),
-                entrypoints=("pay",),
                 input_node="pay",
                 input={"cents": 2},
             ),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ductor.actors.tick.event_waits import CLOCK_TOLERANCE_US
 from ductor.journal.events import MessageTaken
 from tests.actors.tick.driver import Driver
 
@@ -79,7 +80,7 @@ def test_an_event_from_before_the_run_is_not_for_its_handlers():
         steps: [{ref: w, type: wait, event: paid, lookback: 1h}]
         """
     )
-    run.event("paid", at_us=run.now_us - 1)
+    run.event("paid", at_us=run.now_us - CLOCK_TOLERANCE_US - 1)
     assert (run.statuses()["w"], run.state.context) == ("succeeded", {})
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from ductor.actors.tick import messages as messages_module
 from ductor.actors.tick.compute import MAX_INPUTS_PER_TICK, TickInputs, compute
+from ductor.actors.tick.event_waits import CLOCK_TOLERANCE_US
 from ductor.definitions.values import JsonValue
 from ductor.journal.events import MessageReceived, MessageTaken
 from tests.actors.tick.driver import SECOND_US, Driver, settlements
@@ -176,9 +177,9 @@ def test_one_event_reaches_all_waits_that_hear_it():
 
 def test_an_event_older_than_its_wait_does_not_count():
     run = Driver("steps: [{ref: w, type: wait, event: paid}]")
-    run.event("paid", 1, at_us=run.now_us - 1)
+    run.event("paid", 1, at_us=run.now_us - CLOCK_TOLERANCE_US - 1)
     assert run.statuses() == {"w": "waiting"}
-    run.event("paid", 2, at_us=run.now_us)
+    run.event("paid", 2, at_us=run.now_us - CLOCK_TOLERANCE_US)
     assert run.state.output == {"w": 2}
 
 
@@ -186,10 +187,10 @@ def test_a_lookback_takes_what_was_published_so_long_before():
     run = Driver("steps: [{ref: t, type: task, task: t, next: w}, {ref: w, type: wait, event: paid, lookback: 10s}]")
     run.advance(20)
     run.finish("t")
-    assert run.waits["w", 0].since_us == run.now_us - 10 * SECOND_US
-    run.event("paid", 1, at_us=run.now_us - 10 * SECOND_US - 1)
+    assert run.waits["w", 0].since_us == run.now_us - 10 * SECOND_US - CLOCK_TOLERANCE_US
+    run.event("paid", 1, at_us=run.now_us - 10 * SECOND_US - CLOCK_TOLERANCE_US - 1)
     assert run.statuses()["w"] == "waiting"
-    run.event("paid", 2, at_us=run.now_us - 10 * SECOND_US)
+    run.event("paid", 2, at_us=run.now_us - 10 * SECOND_US - CLOCK_TOLERANCE_US)
     assert run.state.output == {"w": 2}
 
 
