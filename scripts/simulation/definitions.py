@@ -75,6 +75,7 @@ class _Drawing:
             "human_loop": self._human_loop,
             "interaction": self._interaction,
             "event_set": self._event_set,
+            "digest": self._digest,
         }
         self._sources: dict[str, set[str]] = {}
         self._refs: list[str] = []
@@ -258,6 +259,13 @@ class _Drawing:
         if chance.happens(0.2):
             step["until"] = {"event": chance.one_of(EVENTS)}
         self._timeout(step, 1.0 if policy == "until_timeout" else 0.3)
+
+    def _digest(self, step: JsonObject) -> None:
+        chance = self._chance
+        window: JsonObject = {"duration": chance.one_of(("500ms", "3s", "10s"))}
+        if chance.happens(0.4):
+            window["count"] = chance.whole(2, 4)
+        step |= {"key": chance.one_of(("${trigger.id}", "all")), "item": {"id": "${trigger.id}"}, "window": window}
 
     def _deferred(self, number: int) -> JsonObject:
         if self._chance.happens(0.5):

@@ -24,6 +24,9 @@ from scripts.simulation.watcher import Watcher
 OVERDUE_US: Final = 5_000_000
 """A timer that is later than this, with all hosts alive and nothing else to do, was forgotten."""
 
+WINDOW_US: Final = 25_000_000
+"""Longer than any window of a digest is open."""
+
 Report = Callable[[str, str, str], None]
 
 
@@ -45,7 +48,7 @@ def check_waiting(world: World, engines: Sequence[Engine], report: Report) -> No
     now_us = world.clock.now_us()
     for run, state in open_runs(world):
         run_id = state.run_id
-        for problem in _reasons_missing(state, engines):
+        for problem in _reasons_missing(state, engines, now_us):
             report(run_id, "liveness", problem)
         if run.controls:
             report(run_id, "liveness", f"requests wait: {[control.request_id for control in run.controls]}")
@@ -67,7 +70,7 @@ def check_waiting(world: World, engines: Sequence[Engine], report: Report) -> No
         report("", "liveness", f"event {event_id} was never matched")
 
 
-def _reasons_missing(state: RunState, engines: Sequence[Engine]) -> list[str]:
+def _reasons_missing(state: RunState, engines: Sequence[Engine], now_us: int) -> list[str]:
     if state.paused_at_us is not None:
         return []
     if not state.open_nodes:
@@ -79,6 +82,9 @@ def _reasons_missing(state: RunState, engines: Sequence[Engine]) -> list[str]:
             token = attempt_token(state.run_id, ref, node.generation)
             if not any(engine.pool.holds(token) for engine in engines):
                 problems.append(f"step {ref} runs attempt {node.generation} and no worker has it")
+        elif node.waiting == "digest":
+            if node.parked_at_us < now_us - WINDOW_US:
+                problems.append(f"step {ref} waits for a window that should have closed")
         elif not node.is_listening and state.timers.due_at_us(ref) is None:
             problems.append(f"step {ref} waits for {node.waiting} without a timer")
     problems.extend(
