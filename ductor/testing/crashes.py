@@ -210,8 +210,10 @@ def _run_differences(reference: PlayedRun, crashed: PlayedRun) -> Iterator[str]:
     for step in reference.view.steps:
         if statuses[step.ref] != step.status:
             yield f"step {step.ref}: {step.status} became {statuses[step.ref]}"
-    if reference.emitted != crashed.emitted:
-        yield f"emitted: {reference.emitted} became {crashed.emitted}"
+    # their names alone: a payload may hold the run's id, which a start that is tried again has anew
+    before, after = ([event.name for event in run.emitted] for run in (reference, crashed))
+    if before != after:
+        yield f"emitted: {before} became {after}"
 
 
 def _effects(played: Played) -> Sequence[tuple[str, str, int, str]]:

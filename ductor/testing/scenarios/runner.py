@@ -38,8 +38,8 @@ PATIENT_HOST: Final = HostOptions(sweep_ms=3_600_000, heartbeat_ms=3_600_000)
 SWEEPING_HOST: Final = HostOptions(sweep_ms=60_000, heartbeat_ms=3_600_000)
 """What an earlier life left waiting is found by sweeping, and so are schedules, to the minute."""
 
-LEISURELY_HOST: Final = HostOptions(sweep_ms=300_000, heartbeat_ms=3_600_000)
-"""The same where nothing is sent whose moment could be missed."""
+LEISURELY_HOST: Final = HostOptions(sweep_ms=180_000, heartbeat_ms=3_600_000)
+"""The same where nothing is sent whose moment could be missed. Work that takes turns comes within `QUIET_CHECK_S`."""
 
 
 class Delivery(msgspec.Struct, frozen=True):
