@@ -14,7 +14,7 @@ import msgspec
 from ductor.actors.commits import row_of
 from ductor.actors.coordinator import Coordinator, StartRun
 from ductor.actors.directory import ActorDirectory
-from ductor.actors.errors import ManifestMissingError
+from ductor.actors.errors import HostStoppedError, ManifestMissingError
 from ductor.actors.messages import Assignment, AttemptResult, MessageArrived, TimerDue, Wake
 from ductor.actors.publication import places_of
 from ductor.actors.tasks import TaskRegistry
@@ -300,6 +300,8 @@ class Engine:
         """An orderly end. What was left over has gone to a new actor, but for a host that closes."""
         if actor.is_committing:
             self.has_left_attempts = True
+        if self._is_closing:
+            self._refuse_starts(actor, undelivered)
         if undelivered and not self._is_closing:
             _log.error("%s left %d messages behind", actor, len(undelivered))
 
@@ -308,11 +310,12 @@ class Engine:
         run_id = actor.run_id
         self._resting.pop(run_id, None)
         actor.fail_start(error)
+        if self._is_closing:
+            self._refuse_starts(actor, undelivered)
+            return
         for message in undelivered:
             if isinstance(message, StartRun):
                 self.directory.tell(run_id, message)
-        if self._is_closing:
-            return
         if isinstance(error, UnknownEventError):
             self.set_aside(run_id, error)
             return
@@ -328,6 +331,13 @@ class Engine:
     def message_undelivered(self, actor: Coordinator, message: object) -> None:
         """Told from another thread while the host closes: the journal and the worker have what matters."""
         _log.info("%s did not get %r: the host is closing", actor, message)
+
+    def _refuse_starts(self, actor: Coordinator, undelivered: Sequence[object]) -> None:
+        """The host closes: who waits for a start hears that it stopped. Whether the run began, his start key tells."""
+        actor.fail_start(HostStoppedError())
+        for message in undelivered:
+            if isinstance(message, StartRun) and not message.reply.done():
+                message.reply.set_exception(HostStoppedError())
 
     def _wake_again(self, run_id: str) -> None:
         self.wake(run_id)

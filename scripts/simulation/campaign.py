@@ -102,6 +102,7 @@ class Campaign:
         compiled: dict[str, Compiled] = {one.manifest_hash: one for one in self._compiled}
         self._watcher = Watcher(world, compiled, self.violations, self._clock_error_us)
         world.database.watch = self._watcher.row
+        world.report = self._report
         world.ledger = Ledger(
             self.violations, lambda token: token in self._watcher.dispatched, lambda: world.elapsed_ms
         )

@@ -22,9 +22,13 @@ from scripts.simulation.plan import Plan
 from scripts.simulation.scheduler import Lane, SimulatedLoop
 from scripts.simulation.weather import Weather
 
+ASKING: Final = "ask"
+"""Begins the names of tasks in which somebody asks the host for something."""
+
 RESTART_S: Final = 1.0
 HEARTBEAT_MS: Final = 5_000
 DRAIN_MS: Final = 3_000
+LINGER_S: Final = 10.0
 LATE_HINT_S: Final = 1.5
 MAX_INITIAL_SKEW_MS: Final = 3_000
 
@@ -37,6 +41,7 @@ class World:
         self.database = SimulatedDatabase(clock)
         self.network = loop.new_lane("network")
         self.ledger: Ledger
+        self.report: Callable[[str, str, str], None]
 
     def chance(self, *names: object) -> Chance:
         """A stream for how the plan is carried out."""
@@ -225,11 +230,19 @@ class Machine:
             raise error
 
     def _has_stopped(self, lane: Lane, task: Any, down_s: float) -> None:
-        if lane is self.lane:
-            self.crash()
-            self._world.loop.call_later(down_s, self.boot)
+        self._world.loop.call_later(LINGER_S, self._leave, lane, down_s)
         if not task.cancelled() and not isinstance(task.exception(), StoreUnavailableError | None):
             raise task.exception()
+
+    def _leave(self, lane: Lane, down_s: float) -> None:
+        """The process has lived on for a while without a host, as a service does: nobody may wait in it for ever."""
+        if lane is not self.lane:
+            return
+        left = [task.get_name() for task in lane.tasks() if task.get_name().startswith(ASKING)]
+        if left:
+            self._world.report("", "answers", f"{lane} has stopped and never answered: {', '.join(left)}")
+        self.crash()
+        self._world.loop.call_later(down_s, self.boot)
 
     # --- what strikes it ----------------------------------------------------------------------------------------------
 
@@ -240,12 +253,16 @@ class Machine:
             self.crash()
             self._world.loop.call_later(RESTART_S, self.boot)
 
+    def _tell_late(self, host: EngineHost | None, tell: Callable[..., None], *arguments: object) -> None:
+        if host is self.host:  # one that has stopped meanwhile takes no hints
+            tell(*arguments)
+
     def _hint(self, tell: Callable[..., None], *arguments: object) -> None:
         weather, loop = self._world.weather, self._world.loop
         if weather.strikes("lost_wakeups", self.number):
             return
         if weather.strikes("delayed_wakeups", self.number):
-            loop.call_later(self._chance.waiting(LATE_HINT_S), tell, *arguments)
+            loop.call_later(self._chance.waiting(LATE_HINT_S), self._tell_late, self.host, tell, *arguments)
             return
         tell(*arguments)
         if weather.strikes("doubled_wakeups", self.number):

@@ -21,6 +21,7 @@ from ductor.actors.errors import (
 from ductor.actors.host import EngineHost
 from ductor.journal.errors import OverloadedError, StoreUnavailableError
 from ductor.journal.events import ControlKind
+from scripts.simulation.machines import ASKING
 from scripts.simulation.plan import TENANTS, Action, Plan, Start
 from scripts.simulation.scheduler import Lane, SimulatedLoop
 from scripts.simulation.violations import Violation, Violations
@@ -84,7 +85,7 @@ class Senders:
         if lane is None or host is None:
             raise NoAnswerError
         answer: asyncio.Future[T] = self._loop.create_future()
-        lane.start(_relay(work, host, answer))
+        lane.start(_relay(work, host, answer)).set_name(f"{ASKING} {work}")
         await asyncio.wait((answer,), timeout=PATIENCE_S)
         if not answer.done():
             answer.cancel()
