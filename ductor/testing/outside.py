@@ -14,6 +14,7 @@ from ductor.journal.store import Store
 from ductor.testing.loop import VirtualTimeLoop, outside
 
 T = TypeVar("T")
+SetClock = Callable[[int], Awaitable[None]]
 
 
 class OutsideLoop:
@@ -44,28 +45,35 @@ class OutsideLoop:
 class OutsideStore:
     """A store on another loop, for use on a virtual one. Make it with `outside_store`."""
 
-    def __init__(self, store: Store, loop: OutsideLoop) -> None:
+    def __init__(self, store: Store, loop: OutsideLoop, set_clock: SetClock | None) -> None:
         self._store = store
         self._loop = loop
+        self._set_clock = set_clock
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         method = getattr(self._store, name)
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            return await self._loop.call(method(*args, **kwargs))
+            return await self._loop.call(self._timed(_here().clock.now_us(), lambda: method(*args, **kwargs)))
 
         return call
 
+    async def _timed(self, now_us: int, work: Callable[[], Awaitable[T]]) -> T:
+        if self._set_clock is not None:
+            await self._set_clock(now_us)
+        return await work()
+
     def commit(self, commit: Commit, answer: Callable[[CommitAnswer], None]) -> None:
         """Queue a commit there; it is taken or refused before this returns, as the contract says."""
-        here = asyncio.get_running_loop()
-        assert isinstance(here, VirtualTimeLoop)
+        here = _here()
 
         def answered(result: CommitAnswer) -> None:
             here.end_external_work()
             answer(result)
 
         async def queue() -> None:
+            if self._set_clock is not None:
+                await self._set_clock(here.clock.now_us())
             self._store.commit(commit, lambda result: _tell(here, answered, result))
 
         here.begin_external_work()
@@ -82,6 +90,16 @@ def _tell(loop: asyncio.AbstractEventLoop, answered: Callable[[CommitAnswer], No
         loop.call_soon_threadsafe(answered, result)
 
 
-def outside_store(store: Store, loop: OutsideLoop) -> Store:
-    """`store`, which lives on `loop`, for an engine in virtual time."""
-    return cast("Store", OutsideStore(store, loop))
+def _here() -> VirtualTimeLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    return loop
+
+
+def outside_store(store: Store, loop: OutsideLoop, set_clock: SetClock | None = None) -> Store:
+    """`store`, which lives on `loop`, for an engine in virtual time.
+
+    Args:
+        set_clock: tells the store's database the time, in microseconds, before each call; runs on `loop`.
+    """
+    return cast("Store", OutsideStore(store, loop, set_clock))

@@ -63,25 +63,29 @@ class PostgresStores:
         self._stack.close()
 
     @contextmanager
-    def empty(self, clock: VirtualClock) -> Iterator[Store]:  # noqa: ARG002 - PostgreSQL has a clock of its own
-        """See `Stores`."""
+    def empty(self, clock: VirtualClock) -> Iterator[Store]:  # noqa: ARG002 - the loop that uses it has the clock
+        """See `Stores`. The database's own clock tells virtual time, too."""
         from ductor.journal.postgres import PostgresStore  # noqa: PLC0415 - only where it is asked for
+        from ductor.testing.database_clock import DatabaseClock  # noqa: PLC0415
 
         loop = self._loop or self._start()
         self._made += 1
         name = f"scenario_{self._made}"
         loop.run(self._server.create_database(name, template="template_scenario"))
-        store = PostgresStore(self._server.dsn(name))
+        store, database_clock = PostgresStore(self._server.dsn(name)), DatabaseClock(self._server.dsn(name))
+        loop.run(database_clock.__aenter__())
         loop.run(store.open())
         try:
-            yield outside_store(store, loop)
+            yield outside_store(store, loop, database_clock.set)
         finally:
             loop.run(store.close())
+            loop.run(database_clock.__aexit__())
             loop.run(self._server.drop_database(name))
 
     def _start(self) -> OutsideLoop:
         from ductor.journal.embedded import EmbeddedPostgres  # noqa: PLC0415
         from ductor.journal.postgres import migrate  # noqa: PLC0415
+        from ductor.testing.database_clock import replace_clock  # noqa: PLC0415
 
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ductor-scenarios-"))
         self._loop = loop = self._stack.enter_context(OutsideLoop())
@@ -89,6 +93,7 @@ class PostgresStores:
         loop.run(self._server.__aenter__())
         self._stack.callback(lambda: loop.run(self._server.__aexit__(None, None, None)))
         loop.run(migrate(self._server.dsn("template_scenario")))
+        loop.run(replace_clock(self._server.dsn("template_scenario")))
         return loop
 
 
