@@ -15,7 +15,6 @@ States of a lane:
 
 import asyncio
 import heapq
-import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
@@ -67,7 +66,7 @@ class Lane:
         self.queue: deque[asyncio.Handle] = deque()
         self.steps = 0
         self.dies_at_step: int | None = None
-        self._tasks: list[weakref.ref[asyncio.Task[Any]]] = []
+        self._tasks: list[asyncio.Task[Any]] = []
         self._tasks_limit = 256
         self.context = copy_context()
         self.context.run(_lane.set, self)
@@ -78,16 +77,15 @@ class Lane:
         return context.run(self._loop.create_task, work, context=context)
 
     def add_task(self, task: "asyncio.Task[Any]") -> None:
-        """Note a task of this lane."""
+        """Keep a task of this lane: what nobody waits for any more must not vanish by chance."""
         if len(self._tasks) >= self._tasks_limit:
-            self._tasks = [known for known in self._tasks if known() is not None]
+            self._tasks = self.tasks()
             self._tasks_limit = 2 * len(self._tasks) + 256
-        self._tasks.append(weakref.ref(task))
+        self._tasks.append(task)
 
     def tasks(self) -> "list[asyncio.Task[Any]]":
         """The tasks of this lane that have not ended, in the order in which they began."""
-        found = [known() for known in self._tasks]
-        return [task for task in found if task is not None and not task.done()]
+        return [task for task in self._tasks if not task.done()]
 
     def __str__(self) -> str:
         return self.name

@@ -85,7 +85,7 @@ class Senders:
         if lane is None or host is None:
             raise NoAnswerError
         answer: asyncio.Future[T] = self._loop.create_future()
-        lane.start(_relay(work, host, answer)).set_name(f"{ASKING} {work}")
+        lane.start(_relay(work, host, answer)).set_name(f"{ASKING} through {lane}")
         await asyncio.wait((answer,), timeout=PATIENCE_S)
         if not answer.done():
             answer.cancel()
