@@ -239,10 +239,11 @@ class SimulatedLoop(VirtualTimeLoop):
         work: Coroutine[Any, Any, T] | Generator[Any, None, T],
         *,
         context: Context | None = None,
+        name: str | None = None,
         **_more: Any,
     ) -> "asyncio.Task[T]":
         context = copy_context() if context is None else context
-        task: asyncio.Task[T] = asyncio.Task(work, loop=loop, context=context)
+        task: asyncio.Task[T] = asyncio.Task(work, loop=loop, context=context, name=name)
         lane = context.get(_lane) or self._director
         lane.add_task(task)
         if lane.is_dead:
