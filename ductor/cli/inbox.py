@@ -11,7 +11,7 @@ def inbox(
     *,
     person: str | None = None,
     limit: Annotated[int, Parameter(help="How many at most.")] = 100,
-    after: tuple[str, str] | None = None,
+    after: Annotated[tuple[str, str] | None, Parameter(negative="")] = None,
     database: DatabaseOptions = DatabaseOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:

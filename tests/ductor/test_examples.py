@@ -53,7 +53,8 @@ def test_every_example_has_scenarios_and_one_of_them_goes_wrong():
     assert set(SUITES) == examples
     for name, suite in SUITES.items():
         assert len(suite.file.scenarios) >= 3, name
-        handlers = {answer for answers in suite.file.handlers.values() for answer in answers}
+        of_files = (suite.file.handlers, *(scenario.handlers for scenario in suite.file.scenarios))
+        handlers = [answer for given in of_files for answers in given.values() for answer in answers]
         goes_wrong = any(answer.raises is not None or answer.takes_ms for answer in handlers)
         is_ended = any(scenario.expect.status not in ("completed", UNSET) for scenario in suite.file.scenarios)
         assert goes_wrong or is_ended or not handlers, name
