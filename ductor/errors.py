@@ -49,17 +49,18 @@ class RunTerminatedError(RunUnsuccessfulError):
 
 
 class RequestNotFoundError(DuctorError):
-    """Nothing was sent to a run, or asked of it, under this id.
+    """Nothing was sent to a run, or asked of it, under this id; or no request to many runs has it.
 
     Attributes:
-        run_id, request_id: what was looked for.
+        run_id, request_id: what was looked for; `run_id` is empty for a request to many runs.
     """
 
     code = "request_not_found"
 
     def __init__(self, run_id: str, request_id: str) -> None:
         self.run_id, self.request_id = run_id, request_id
-        super().__init__(f"nothing was sent to run {run_id}, or asked of it, under the id {request_id!r}")
+        whom = f"to run {run_id}, or asked of it," if run_id else "to many runs"
+        super().__init__(f"nothing was sent {whom} under the id {request_id!r}")
 
 
 class TasksNotLoadedError(DuctorError):

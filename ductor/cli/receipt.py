@@ -5,7 +5,7 @@ from ductor.cli.options import DatabaseOptions, OutputOptions
 
 def receipt(
     run: str,
-    id_: str,
+    id_: str | None = None,
     /,
     *,
     database: DatabaseOptions = DatabaseOptions(),
@@ -18,16 +18,29 @@ def receipt(
     Parameters
     ----------
     run
-        Id of the run.
+        Id of the run; or, alone, the bulk id of a request to many runs, which tells how far it has come.
     id_
         The request id, as the command that sent it printed it.
     """
-    from ductor.cli.output import print_json
+    from ductor.cli.output import print_json, timestamp
     from ductor.cli.sending import described
     from ductor.cli.session import connected, run_async
     from ductor.errors import RequestNotFoundError
 
-    async def work() -> int:
+    async def bulk_work() -> int:
+        async with connected(database, output.output) as client:
+            bulk = await client.bulk(run)
+        if bulk is None:
+            raise RequestNotFoundError("", run)
+        if output.output == "table":
+            scope = f"of definition {bulk.definition}" if bulk.definition else "of the tenant"
+            end = f"done at {timestamp(bulk.finished_at_us)}" if bulk.finished_at_us else "under way"
+            print(f"{bulk.kind} of the runs {scope}: {bulk.requested} asked, {end}")
+        else:
+            print_json(bulk)
+        return 0
+
+    async def work(id_: str) -> int:
         async with connected(database, output.output) as client:
             handle = client.run(run)
             await handle.status()  # another tenant's run is not found
@@ -43,4 +56,4 @@ def receipt(
             print(f"{control.kind} {id_} is {became}{f': {control.outcome}' if control.outcome else ''}")
         return 0
 
-    return run_async(work())
+    return run_async(bulk_work() if id_ is None else work(id_))

@@ -114,6 +114,9 @@ def test_a_purchase_that_is_rejected_examined_and_begun_anew(call: Call, host: C
     assert call("pause", run, "--request-id", "p-1").returncode == 5
     resumed = json.loads(call("resume", "--definition", "purchase", "-o", "json").stdout)
     assert resumed["verdict"] == "accepted"
+    while "1 asked, done" not in call("receipt", resumed["bulk_id"]).stdout:
+        pass
+    assert call("receipt", "01890000-0000-7000-8000-000000000000").returncode == 3
     while json.loads(call("show", run, "-o", "json").stdout)["status"] == "paused":
         pass
 

@@ -1,11 +1,14 @@
 """Scenarios on the real engine: what they may say, and that everything that differs is told."""
 
+import re
+
 import pytest
 
 from ductor.definitions.errors import DefinitionError
 from ductor.testing.scenarios.model import ScenarioFile
+from ductor.testing.scenarios.reader import parse_scenarios
 from ductor.testing.scenarios.report import failure_text
-from ductor.testing.scenarios.suite import Suite
+from ductor.testing.scenarios.suite import MemoryStores, Suite
 from tests.ductor.testing.scenarios.playing import play, told
 
 GOOD = """\
@@ -139,6 +142,103 @@ scenarios:
     assert difference.startswith("cancel after 1h (line 20) was refused: ")
     slow = GOOD.replace("do.first: {", "do.first: {takes: 2h, ") + text.replace("cancel}", "cancel, refused: true}")
     assert told(play(slow)) == ["cancel after 1h (line 20) was accepted, and should have been refused"]
+
+
+TALKING = """
+definitions:
+  - name: asking
+    steps:
+      - ref: vote
+        type: approval
+        approvers: [ada, "group:board"]
+        quorum: 2
+        emit: [{event: voted, payload: {by: "${output.by}"}}, {event: never, when: "false"}]
+        next: {approved: fill}
+      - {ref: fill, type: interaction, ask: How many?, schema: {type: integer}, next: look}
+      - {ref: look, type: human_loop, title: Look, next: heard}
+      - {ref: heard, type: wait, signal: go, next: seen}
+      - {ref: seen, type: wait, event: seen, match: event.payload > 1}
+    output: ["${steps.fill.output}", "${steps.look.output.assignee}", "${steps.heard.output}", "${steps.seen.output}"]
+  - name: echo
+    triggers: [{event: voted, input: "${event.payload}"}]
+    steps:
+      - {ref: wait, type: wait, signal: stop, timeout: 1d, on_timeout: skip, next: do}
+      - {ref: do, type: task, task: do}
+handlers: {do: {returns: 1}}
+scenarios:
+  - name: a
+    start: asking
+    send:
+      - {at: 1m, approve: vote, by: ada, comment: fine}
+      - {at: 2m, approve: vote, by: ada, refused: true}
+      - {at: 2m, approve: vote, by: bo, refused: true}
+      - {at: 3m, approve: vote, by: bo, groups: [board]}
+      - {at: 4m, reply: fill, payload: many, refused: true}
+      - {at: 5m, reply: fill, payload: 5, by: ada}
+      - {at: 6m, case: look, by: ada, assignee: cy, comment: yours}
+      - {at: 7m, case: look, by: cy, status: resolved}
+      - {at: 7m, control: pause, by: op, reason: lunch}
+      - {at: 8m, control: pause, refused: true}
+      - {at: 9m, signal: go, payload: {x: 1}, request_id: s}
+      - {at: 9m, signal: go, request_id: s, refused: true}
+      - {at: 10m, control: resume}
+      - {at: 11m, event: seen, payload: 1}
+      - {at: 12m, event: seen, id: e, payload: 2}
+      - {at: 13m, event: seen, id: e, payload: 3, refused: true}
+      - {at: 14m, control: redrive, refused: true}
+      - {at: 20m, signal: stop, run: "echo#1"}
+    expect:
+      status: completed
+      output: [5, cy, {x: 1}, 2]
+      duration: 12m
+      emitted: [{event: voted, payload: {by: bo}}]
+      calls: {do: 1}
+    expect_runs: {"echo#1": {status: completed, duration: 17m, steps: {wait: succeeded}, calls: {do: 1}, emitted: []}}
+"""
+
+
+def play_talking(*changes: tuple[str, str]) -> list[str]:
+    text = TALKING
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    suite = Suite(parse_scenarios(text, file="talking.scenario.yaml"))
+    return told(suite.play(suite.file.scenarios[0], MemoryStores()))
+
+
+def test_everything_can_be_sent_and_expected():
+    assert play_talking() == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        (
+            "payload: {by: bo}}]",
+            "payload: {by: ada}}]",
+            'payload of emitted voted: expected {"by":"ada"}, found {"by":"bo"}',
+        ),
+        ("emitted: []", "emitted: [x]", "run echo#1: emitted: expected x, found none"),
+        ("duration: 17m", "duration: 1d", "run echo#1: duration: expected 1d, found 17m"),
+        ('{"echo#1": {', '{"echo#2": {}, "echo#1": {', "run echo#2: expected a run, found none"),
+        ("steps: {wait: succeeded}", "steps: {do: failed}", "run echo#1: step do: expected failed, found succeeded"),
+        ("pause, refused: true", "pause", "pause after 8m (line 35) was refused: the run is paused already"),
+        ("redrive, refused: true", "redrive", "redrive after 14m (line 42) was refused: the run has completed; name"),
+        ("by: bo, refused: true", "by: bo", "approve vote after 2m (line 28) was refused: step vote: bo may not vote"),
+        ('run: "echo#1"', 'run: "echo#7"', "line 43: there is no run echo#7 to send `signal` to"),
+        ("payload: 3, refused: true", "payload: 3", "event seen after 13m (line 41) was refused: it is a duplicate"),
+        ("resume}", "resume, refused: true}", "resume after 10m (line 38) was accepted, and should have been refused"),
+    ],
+)
+def test_what_is_answered_or_comes_out_otherwise_is_told(old: str, new: str, found: str):
+    assert any(line.startswith(found) for line in play_talking((old, new)))
+
+
+def test_what_is_sent_survives_every_kill():
+    # hours apart, so that what a kill delays until the next sweep is done before the next message comes
+    text = re.sub(r"at: (\d+)m", r"at: \1h", TALKING)
+    suite = Suite(parse_scenarios(text, file="talking.scenario.yaml"))
+    assert suite.crash_at_every_commit(suite.file.scenarios[0], MemoryStores()) == []
 
 
 def test_a_scenario_ends_at_its_limit():
