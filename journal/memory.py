@@ -70,6 +70,7 @@ class MemoryStore(MemoryDigests, MemoryBus, MemoryTriggers, MemoryBulkControls):
         super().__init__(clock)
         self._queue_limit = queue_limit
         self._queue: deque[tuple[Commit, Callable[[CommitAnswer], None]]] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._batches = 0
         self._run_ids: SortedItems[str] = SortedItems()
         self._recoverable: SortedItems[str] = SortedItems()
@@ -100,8 +101,13 @@ class MemoryStore(MemoryDigests, MemoryBus, MemoryTriggers, MemoryBulkControls):
         self._check_open()
         if commit.start is not None and len(self._queue) >= self._queue_limit:
             raise OverloadedError(len(self._queue), self._queue_limit)
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            # what a loop had queued when it was stopped for good has died with it, as it would on its way to a database
+            self._queue.clear()
+            self._loop = loop
         if not self._queue:
-            asyncio.get_running_loop().call_soon(self._write_batch)
+            loop.call_soon(self._write_batch)
         self._queue.append((commit, answer))
 
     def _write_batch(self) -> None:

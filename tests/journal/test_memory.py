@@ -1,5 +1,7 @@
 """What concerns the store in memory alone; the rest is in `tests/contracts`."""
 
+import asyncio
+
 import pytest
 
 from ductor.journal.commit import Appended, CommitAnswer, TimerUpdate
@@ -74,3 +76,27 @@ async def test_what_is_no_json_is_refused_at_the_door(store: MemoryStore):
     loaded = await store.load(run.run_id)
     assert loaded is not None
     assert loaded.controls == ()
+
+
+def test_what_a_dead_loop_had_queued_is_lost_and_the_next_loop_is_served():
+    """A host that is killed takes the commits on their way along; the store lives on."""
+    store, lost, kept = MemoryStore(VirtualClock()), RunWriter(), RunWriter()
+    answers: list[CommitAnswer] = []
+
+    async def die() -> None:
+        await store.open()
+        store.commit(lost.start(), answers.append)
+        asyncio.get_running_loop().stop()
+
+    killed = asyncio.new_event_loop()
+    life = killed.create_task(die())
+    killed.run_forever()
+    assert life.done()
+    killed.close()
+
+    async def live_on() -> None:
+        await asyncio.wait_for(send_well(store, kept.start()), 5)
+        assert await store.head(lost.run_id) is None
+
+    asyncio.run(live_on())
+    assert answers == []
