@@ -28,17 +28,26 @@ def show(
     """
     import msgspec
 
-    from ductor.cli.output import print_json
+    from ductor.cli.output import print_json, say
     from ductor.cli.session import connected, run_async
+    from ductor.definitions.expressions import ExpressionSyntaxError
 
     async def work() -> int:
+        of_run: Sequence[Reason] = ()
+        reasons: dict[str, Reason] = {}
         async with connected(database, output.output) as client:
             handle = client.run(run)
-            view, explanation = await handle.status(), await handle.explain()
-        reasons = dict(reasons_by_ref(explanation.steps))
+            view = await handle.status()
+            try:
+                explanation = await handle.explain()
+            except ExpressionSyntaxError as error:
+                # its hosts have functions that this process lacks; everything else can be shown
+                say(f"note: what it waits for can't be told here: {error}", output.output)
+            else:
+                of_run, reasons = explanation.run, dict(reasons_by_ref(explanation.steps))
         unfinished = [step.ref for step in view.steps if step.status in ("running", "waiting") and step.ref in reasons]
         if output.output == "table":
-            _print(view, explanation.run, {ref: awaited(reasons[ref]) for ref in unfinished})
+            _print(view, of_run, {ref: awaited(reasons[ref]) for ref in unfinished})
         else:
             print_json({**msgspec.to_builtins(view), "waits_for": {ref: reasons[ref] for ref in unfinished}})
         return 0

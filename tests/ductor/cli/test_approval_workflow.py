@@ -1,11 +1,15 @@
 """A person runs an approval workflow from the command line, end to end."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import ductor
+from ductor.definitions.compile import compile_text
+from ductor.definitions.expressions import STANDARD_LIBRARY
 from tests.ductor.cli.processes import Call, HostProcess
 
 PURCHASE = """
@@ -127,6 +131,24 @@ def test_a_purchase_that_is_rejected_examined_and_begun_anew(call: Call, host: C
     waits_for(call, run, "sign_off")
     assert call("terminate", "--all", "--by", "op").returncode == 0
     assert call("watch", run, "--timeout", "60s").returncode == 1
+
+
+def test_a_run_with_functions_of_its_host_is_shown_without_reasons(call: Call, environment: dict[str, str]):
+    call("db", "migrate")
+    functions = STANDARD_LIBRARY.with_function("twice", lambda value: [value, value], least=1)
+    text = 'name: own\nsteps: [{ref: go, type: wait, signal: go}]\noutput: "${twice(trigger)}"\n'
+
+    async def start() -> str:
+        definitions = compile_text(text, functions=functions)
+        async with ductor.Host(
+            definitions=definitions, database=environment["DUCTOR_DATABASE"], functions=functions
+        ) as host:
+            return (await host.start("own", 1)).run_id
+
+    shown = call("show", asyncio.run(start()))
+    assert shown.returncode == 0
+    assert "twice" in shown.stderr
+    assert "go" in shown.stdout
 
 
 def test_a_case(call: Call, host: Callable[..., HostProcess], folder: Path):
