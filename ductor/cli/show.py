@@ -60,7 +60,7 @@ def awaited(reason: "Reason") -> str:
     from ductor.cli.output import timestamp
 
     worker = next((child.text for child in reason.children if child.kind == "no_worker"), "")
-    text = f"{reason.text}: {worker}" if worker else reason.text
+    text = f"{reason.text}: {worker}; start one with it (`ductor host --tasks MODULE`)" if worker else reason.text
     since = f"since {timestamp(reason.since_us)}" if reason.since_us else ""
     until = f"until {timestamp(reason.until_us)}" if reason.until_us else ""
     times = ", ".join(part for part in (since, until) if part)

@@ -38,9 +38,6 @@ PATIENT_HOST: Final = HostOptions(sweep_ms=3_600_000, heartbeat_ms=3_600_000)
 SWEEPING_HOST: Final = HostOptions(sweep_ms=60_000, heartbeat_ms=3_600_000)
 """What an earlier life left waiting is found by sweeping, and so are schedules, to the minute."""
 
-LEISURELY_HOST: Final = HostOptions(sweep_ms=180_000, heartbeat_ms=3_600_000)
-"""The same where nothing is sent whose moment could be missed. Work that takes turns comes within `QUIET_CHECK_S`."""
-
 
 class Delivery(msgspec.Struct, frozen=True):
     """Something that was sent and not refused at once."""
@@ -126,11 +123,8 @@ class Playing:
         )
 
     def _host_options(self) -> HostOptions:
-        if any(trigger.cron for one in self._compiled for trigger in one.manifest.triggers):
-            return SWEEPING_HOST
-        if not self._restarts:
-            return PATIENT_HOST
-        return SWEEPING_HOST if self.scenario.send else LEISURELY_HOST
+        has_schedules = any(trigger.cron for one in self._compiled for trigger in one.manifest.triggers)
+        return SWEEPING_HOST if self._restarts or has_schedules else PATIENT_HOST
 
     async def _started(self, host: EngineHost, definition: str) -> str:
         """The run's id. Whether a life that was killed had started it shows its start key."""
