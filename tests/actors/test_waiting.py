@@ -236,9 +236,7 @@ async def test_a_paused_run_stands_still_and_goes_on_where_it_was():
         await host.request(run_id, "resume")
         resumed_at_us = bench.clock.now_us()
         assert (await host.outcome(run_id)).output == {"go": "kept"}
-        fired = [
-            event for row in await host.history(run_id) for event in row.events if isinstance(event, TimerFired)
-        ]
+        fired = [event for row in await host.history(run_id) for event in row.events if isinstance(event, TimerFired)]
         assert len(fired) == 1
         assert 3_400_000_000 < bench.clock.now_us() - resumed_at_us < 3_600_000_000
         assert bench.calls == ["work"]
