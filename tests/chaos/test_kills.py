@@ -7,15 +7,12 @@ wrote. Guarantees 1, 3, 5, 7 and 8 of the architecture.
 import asyncio
 import os
 import random
-import shutil
 import signal
-import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from ductor.actors.client import Client
 from ductor.actors.views import RunOutcome
@@ -26,10 +23,10 @@ from ductor.journal.embedded import EmbeddedPostgres
 from ductor.journal.errors import StoreUnavailableError
 from ductor.journal.events import AttemptDispatched, AttemptFinished, NodeSettled, RunEnded
 from ductor.journal.ids import SystemIds
-from ductor.journal.postgres import PostgresStore, migrate
+from ductor.journal.postgres import PostgresStore
 from ductor.journal.records import Transition
 from ductor.journal.replay import verify_chain
-from tests.postgres_fixtures import make_directory
+from tests.chaos.processes import HostProcess
 
 DEFINITION = """
 ductor: 1
@@ -50,41 +47,6 @@ RUNS = 150
 HOST_KILLS = 6
 SERVER_KILLS = 2
 SETTLE_S = 60.0
-
-
-class HostProcess:
-    """A host in a process of its own, started again after each kill."""
-
-    def __init__(self, dsn: str, ledger: Path) -> None:
-        self._command = [sys.executable, "-m", "tests.chaos.host_program", dsn, str(ledger)]
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        """Start, and wait until it is ready; again while the server is away, as a process supervisor would."""
-        while True:
-            self._process = await asyncio.create_subprocess_exec(*self._command, stdout=asyncio.subprocess.PIPE)
-            assert self._process.stdout is not None
-            if await self._process.stdout.readline() == b"ready\n":
-                return
-            assert await self._process.wait() != 0
-
-    async def kill(self) -> None:
-        """kill -9, and wait for the end."""
-        assert self._process is not None
-        self._process.kill()
-        await self._process.wait()
-
-
-@pytest_asyncio.fixture
-async def server() -> AsyncIterator[EmbeddedPostgres]:
-    """A durable server of its own, which comes back when it is killed."""
-    directory = make_directory()
-    try:
-        async with EmbeddedPostgres(directory / "server", stop_on_parent_death=True) as server:
-            await migrate(server.dsn())
-            yield server
-    finally:
-        shutil.rmtree(directory)
 
 
 async def start_all(client: Client, count: int) -> dict[str, int]:

@@ -1,0 +1,28 @@
+"""Hosts in processes of their own, for being killed."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+
+class HostProcess:
+    """A host in a process of its own, started again after each kill."""
+
+    def __init__(self, dsn: str, ledger: Path) -> None:
+        self._command = [sys.executable, "-m", "tests.chaos.host_program", dsn, str(ledger)]
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Start, and wait until it is ready; again while the server is away, as a process supervisor would."""
+        while True:
+            self._process = await asyncio.create_subprocess_exec(*self._command, stdout=asyncio.subprocess.PIPE)
+            assert self._process.stdout is not None
+            if await self._process.stdout.readline() == b"ready\n":
+                return
+            assert await self._process.wait() != 0
+
+    async def kill(self) -> None:
+        """kill -9, and wait for the end."""
+        assert self._process is not None
+        self._process.kill()
+        await self._process.wait()
