@@ -23,6 +23,9 @@ from ductor.journal.embedded.errors import EmbeddedPostgresError
 from ductor.journal.embedded.users import Users
 
 SUPERVISION_INTERVAL_S = 0.25
+MAX_REACHES = 20
+"""Tries to connect to a server that was just joined or started, `SUPERVISION_INTERVAL_S` apart."""
+
 FSYNC_OFF: Options = {"fsync": False, "synchronous_commit": False, "full_page_writes": False}
 
 _logger = logging.getLogger(__name__)
@@ -68,7 +71,7 @@ class EmbeddedPostgres:
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self._enter)
         try:
-            await self._make_database()
+            await self._reach()
         except BaseException:
             await asyncio.to_thread(self._leave)
             raise
@@ -177,6 +180,19 @@ class EmbeddedPostgres:
             directory=str(self.directory),
             advice="Ask for the same settings, use another directory, or end the other users first.",
         )
+
+    async def _reach(self) -> None:
+        """Connect, and make the database. A server that was joined while it was being killed is started again."""
+        for attempt in range(MAX_REACHES):
+            try:
+                await self._make_database()
+            except (OSError, asyncpg.CannotConnectNowError):
+                if attempt == MAX_REACHES - 1:
+                    raise
+                await asyncio.sleep(SUPERVISION_INTERVAL_S)
+                await asyncio.to_thread(self._ensure_running)
+            else:
+                return
 
     async def _make_database(self) -> None:
         connection: asyncpg.Connection = await asyncpg.connect(self.dsn("postgres"))
