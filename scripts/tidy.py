@@ -79,7 +79,7 @@ FOREIGN_FILES = frozenset({"LICENSE"})
 
 BANNED_NAMES = frozenset({"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"})
 MARKS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|\b([Ff]or now)\b")
-MACHINE_PATHS = re.compile(r"(?<![\w./])(/home/\w+|/Users/\w+|/root/|/work/|/opt/pypi)|\b[A-Z]:\\Users\\")
+MACHINE_PATHS = re.compile(r"(?<![\w./])(/home/\w+|/Users/\w+|/root/)|\b[A-Z]:\\Users\\")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
