@@ -17,8 +17,8 @@ from ductor.journal.fold import fold_row
 from ductor.journal.records import AttemptRow
 from ductor.journal.state import RunState
 from ductor.testing import virtual_time
+from scripts.simulation.recomputing import recomputed
 from tests.actors.hosting import ONE, TWO, Bench, ConflictingStore, HeldStore, WrappedStore
-from tests.actors.tick.driver import recomputed
 
 
 @virtual_time

@@ -9,8 +9,6 @@ and inbox items of parked nodes are there, those of all others are gone. No mess
 import textwrap
 import uuid
 
-import msgspec
-
 from ductor.actors.tick.compute import TickInputs, compute
 from ductor.actors.tick.outbox import Outbox
 from ductor.actors.tick.payload import TickPayload
@@ -18,11 +16,10 @@ from ductor.definitions.compile import compile_text
 from ductor.definitions.program import Program, load_program
 from ductor.definitions.values import JsonValue
 from ductor.journal.chain import link
-from ductor.journal.codec import decode_events, decode_value, encode_events, encode_state
+from ductor.journal.codec import decode_events, decode_value, encode_events
 from ductor.journal.commit import BusEvent, EventWait, InboxItem, SentMessage
 from ductor.journal.digest_store import DigestWait, message_id
 from ductor.journal.events import (
-    INPUT_EVENTS,
     AnyEvent,
     AttemptFinished,
     ControlKind,
@@ -30,7 +27,6 @@ from ductor.journal.events import (
     ErrorInfo,
     Message,
     MessageKind,
-    MessageReceived,
     NodeSettled,
     RunStarted,
     TimerFired,
@@ -38,6 +34,7 @@ from ductor.journal.events import (
 from ductor.journal.fold import finish_row, fold_row
 from ductor.journal.records import Transition
 from ductor.journal.state import ASKING, RunState
+from scripts.simulation.recomputing import comparable, recomputed
 
 SECOND_US = 1_000_000
 FINAL_DISPOSITIONS = ("consumed", "undelivered")
@@ -50,11 +47,6 @@ def program_of(text: str) -> Program:
     head += "name: subject\n" if not body.startswith("name:") and "\nname:" not in body else ""
     (compiled,) = compile_text(head + body, file="subject.yaml")
     return load_program(compiled.manifest, places=compiled.places)
-
-
-def comparable(state: RunState) -> bytes:
-    """What two states must agree in: all but the scheduler's own order of looking at things."""
-    return encode_state(msgspec.structs.replace(state, touched=type(state.touched)(), agenda=[]))
 
 
 class Driver:
@@ -319,20 +311,3 @@ def timer_ends(events: list[AnyEvent], key: str) -> int:
 def settlements(events: list[AnyEvent], ref: str) -> list[NodeSettled]:
     """Each time that `ref` settled."""
     return [event for event in events if isinstance(event, NodeSettled) and event.node == ref]
-
-
-def recomputed(program: Program, before: RunState, events: list[AnyEvent], at_us: int) -> bytes:
-    """The row that the tick makes of the recorded inputs."""
-    inputs = [event for event in events if isinstance(event, INPUT_EVENTS)]
-    again = compute(
-        program,
-        before,
-        TickInputs(
-            started=next((event for event in inputs if isinstance(event, RunStarted)), None),
-            control=next((event for event in inputs if isinstance(event, ControlReceived)), None),
-            results=[event for event in inputs if isinstance(event, AttemptFinished)],
-            recorded=[event for event in inputs if isinstance(event, TimerFired | MessageReceived)],
-        ),
-        at_us,
-    )
-    return encode_events(again.events)
