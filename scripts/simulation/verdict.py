@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from ductor.actors.engine import Engine
+from ductor.actors.verify import comparable, prove_rows
 from ductor.journal.codec import decode_value, encode_state
 from ductor.journal.events import TERMINAL_RUN_STATUSES
 from ductor.journal.ids import attempt_token
@@ -17,7 +18,6 @@ from ductor.journal.records import LoadedRun
 from ductor.journal.replay import loaded_state
 from ductor.journal.state import RunState
 from scripts.simulation.machines import World
-from scripts.simulation.recomputing import comparable, prove_rows
 from scripts.simulation.senders import Acknowledged
 from scripts.simulation.watcher import Watcher
 

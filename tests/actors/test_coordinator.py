@@ -10,6 +10,7 @@ from ductor.actors.engine import MAX_ACTOR_FAILURES
 from ductor.actors.errors import ControlRefusedError
 from ductor.actors.messages import Wake
 from ductor.actors.tick.compute import compute
+from ductor.actors.verify import recomputed
 from ductor.journal.codec import encode_events
 from ductor.journal.commit import Refused
 from ductor.journal.errors import PoisonedCommitError
@@ -17,7 +18,6 @@ from ductor.journal.fold import fold_row
 from ductor.journal.records import AttemptRow
 from ductor.journal.state import RunState
 from ductor.testing import virtual_time
-from scripts.simulation.recomputing import recomputed
 from tests.actors.hosting import ONE, TWO, Bench, ConflictingStore, HeldStore, WrappedStore
 
 

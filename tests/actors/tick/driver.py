@@ -12,6 +12,7 @@ import uuid
 from ductor.actors.tick.compute import TickInputs, compute
 from ductor.actors.tick.outbox import Outbox
 from ductor.actors.tick.payload import TickPayload
+from ductor.actors.verify import comparable, recomputed
 from ductor.definitions.compile import compile_text
 from ductor.definitions.program import Program, load_program
 from ductor.definitions.values import JsonValue
@@ -34,7 +35,6 @@ from ductor.journal.events import (
 from ductor.journal.fold import finish_row, fold_row
 from ductor.journal.records import Transition
 from ductor.journal.state import ASKING, RunState
-from scripts.simulation.recomputing import comparable, recomputed
 
 SECOND_US = 1_000_000
 FINAL_DISPOSITIONS = ("consumed", "undelivered")

@@ -2,10 +2,10 @@
 
 import pytest
 
+from ductor.actors.verify import recomputed
 from ductor.definitions.values import JsonValue
 from ductor.journal.events import EventEmitted, SignalSent
 from ductor.journal.store import MAX_EVENT_PAYLOAD_BYTES
-from scripts.simulation.recomputing import recomputed
 from tests.actors.tick.driver import Driver
 
 RUN_ID = "0198f5d2-0000-7000-8000-000000000001"
