@@ -3,7 +3,7 @@ inputs, and the state that computing leaves is the one that folding gives.
 
 The state that is carried from row to row is the one that computing leaves: computing applies its events as folding
 does, so as long as the rows agree both are the same, and no row costs a copy of the state. `is_thorough` copies all the
-same: it computes each row from the folded state, as a host would that has just loaded the run, and compares both states.
+same: it computes each row from the folded state, as a host would that has just loaded the run, and compares them.
 
 What is found first counts: after a row that differs the state is another one, and what follows would differ because of
 it. The one exception is a thorough proof, which goes on from the folded state.

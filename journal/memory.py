@@ -34,6 +34,7 @@ from ductor.journal.memory_bus import MemoryBus
 from ductor.journal.memory_definitions import DefinitionRows
 from ductor.journal.memory_digests import MemoryDigests
 from ductor.journal.memory_rows import RunRows, poison_in
+from ductor.journal.memory_transfer import MemoryTransfer
 from ductor.journal.memory_triggers import MemoryTriggers
 from ductor.journal.records import (
     AttemptRow,
@@ -58,7 +59,7 @@ DEFAULT_QUEUE_LIMIT = 10_000
 """Commits that may wait before starts are turned away."""
 
 
-class MemoryStore(MemoryDigests, MemoryBus, MemoryTriggers, MemoryBulkControls):
+class MemoryStore(MemoryDigests, MemoryBus, MemoryTriggers, MemoryBulkControls, MemoryTransfer):
     """See the module's docstring.
 
     Args:
@@ -198,6 +199,12 @@ class MemoryStore(MemoryDigests, MemoryBus, MemoryTriggers, MemoryBulkControls):
                 run_ids[run_id] = None
             else:
                 run_ids.pop(run_id, None)
+
+    def _imported(self, run: RunRows) -> None:
+        self._run_ids.add(run.head.run_id)
+        self._batches += 1
+        for transition in run.transitions:
+            self._feed.append(FeedEntry(FeedPosition(0, self._batches, len(self._feed) + 1), transition))
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,12 @@ class DefinitionRows:
         self._order[key] = None
         return is_new
 
+    def keep(self, definition: PublishedDefinition, now_us: int) -> None:
+        """Have a definition at hand for a run, withdrawn from new starts; one that is there stays as it is."""
+        if definition.manifest_hash not in self._by_name.get((definition.tenant, definition.name), {}):
+            published_at_us = definition.published_at_us or now_us
+            self._put_first(msgspec.structs.replace(definition, published_at_us=published_at_us, is_published=False))
+
     def unpublish(self, tenant: str, name: str) -> int:
         """Withdraw all versions. How many were withdrawn."""
         published = [row for row in self._by_name.get((tenant, name), {}).values() if row.is_published]
@@ -52,6 +58,12 @@ class DefinitionRows:
             for row in rows
             if row.is_published and tenant in {None, row.tenant}
         ]
+
+    def _put_first(self, row: PublishedDefinition) -> None:
+        """As the oldest of its name."""
+        others = self._by_name.get((row.tenant, row.name), {})
+        self._by_name[row.tenant, row.name] = {row.manifest_hash: row, **others}
+        self._by_hash.setdefault(row.manifest_hash, row)
 
     def _put(self, row: PublishedDefinition) -> None:
         self._by_name[row.tenant, row.name][row.manifest_hash] = row

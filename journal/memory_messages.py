@@ -20,6 +20,7 @@ from ductor.journal.store import (
     MAX_UNCONSUMED_MESSAGES,
     MAX_UNCONSUMED_SENT_MESSAGES,
 )
+from ductor.journal.transfer import StoredMessage
 
 _encode = msgspec.json.Encoder().encode
 _decode_message = msgspec.json.Decoder(Message).decode
@@ -71,6 +72,31 @@ class RunMessages:
         self.waiting.pop(message_id, None)
         if disposition.disposition != "buffered":
             self._unconsumed_events -= self._unconsumed.pop(message_id)
+
+    def restore(self, stored: StoredMessage, position: int) -> None:
+        """Put back a message of an imported run, as it stood, at a new position."""
+        message = msgspec.structs.replace(stored.message, position=position)
+        self._messages[message.id] = _encode(message)
+        self.receipts[message.id] = MessageReceipt(
+            message_id=message.id,
+            verdict="duplicate",
+            position=position,
+            at_us=message.at_us,
+            disposition=stored.disposition,
+            version=stored.version,
+        )
+
+    def read_page(self, after_position: int, limit: int) -> list[StoredMessage]:
+        """Messages with what became of them, in order of position."""
+        receipts = (receipt for receipt in self.receipts.values() if receipt.position > after_position)
+        return [
+            StoredMessage(
+                message=_decode_message(self._messages[receipt.message_id]),
+                disposition=receipt.disposition,
+                version=receipt.version,
+            )
+            for receipt in islice(receipts, limit)
+        ]
 
     def read_waiting(self) -> tuple[Message, ...]:
         """Messages that wait, in order."""

@@ -145,6 +145,10 @@ class RunRows:
         self.controls[control.request_id] = _ENCODER.encode(control)
         self.waiting_controls[control.request_id] = None
 
+    def restore_control(self, control: Control) -> None:
+        """Put back a request of an imported run, as it stood."""
+        self.controls[control.request_id] = _ENCODER.encode(control)
+
     def add_attempt(self, row: AttemptRow) -> bool:
         """Store a result; False when there is one of this attempt, which stays."""
         key = (row.node, row.generation)
@@ -173,7 +177,7 @@ def poison_in(commit: Commit) -> PoisonedCommitError | None:
         if commit.version:
             check_json(commit.events, "events")
         if commit.start is not None:
-            _check_start(commit.run_id, commit.start)
+            check_start(commit.run_id, commit.start)
         if commit.head is not None and commit.head.error_type is not None:
             checked_text(commit.head.error_type, "error_type")
         if commit.timer is not None:
@@ -193,7 +197,8 @@ def _check_due(due_at_us: int | None) -> None:
         raise ValueRefusedError("due_at_us", "", f"{due_at_us} is no time in microseconds within 64 bits")
 
 
-def _check_start(run_id: str, start: HeadStart) -> None:
+def check_start(run_id: str, start: HeadStart) -> None:
+    """Of the head of a new run. Raises ValueRefusedError."""
     related = (("run_id", run_id), ("parent_run_id", start.parent_run_id), ("root_run_id", start.root_run_id))
     for what, related_id in related:
         if related_id is not None and not is_run_id(related_id):

@@ -41,6 +41,7 @@ from ductor.journal.records import (
     UnscannedWait,
     WaitingRun,
 )
+from ductor.journal.transfer import TransferStore
 
 MAX_UNCONSUMED_MESSAGES = 1_000
 """Messages of a run, events aside, that nothing has consumed yet; the next one is refused. Senders of the same instant
@@ -62,7 +63,7 @@ MAX_INBOX_PEOPLE = 1_000
 """People whom one inbox item may name."""
 
 
-class Store(BulkControlStore, DigestStore, Protocol):
+class Store(BulkControlStore, DigestStore, TransferStore, Protocol):
     """See the module's docstring. Reads raise StoreUnavailableError when the database can't be reached."""
 
     async def open(self) -> None:

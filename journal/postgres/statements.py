@@ -44,7 +44,7 @@ _COMMIT = read_named("commit.sql") | read_named("commit_waiting.sql")
 _HEADS = read_named("heads.sql")
 QUERIES: Mapping[str, Statement] = {
     name: number_parameters(text)
-    for file in ("queries.sql", "waiting.sql", "wakeups.sql", "digests.sql", "bulk_controls.sql")
+    for file in ("queries.sql", "waiting.sql", "wakeups.sql", "digests.sql", "bulk_controls.sql", "transfer.sql")
     for name, text in read_named(file).items()
 }
 RESOLVE_LOSERS = number_parameters(_COMMIT["resolve_losers"])

@@ -22,6 +22,7 @@ from ductor.journal.postgres.migrations import check_schema
 from ductor.journal.postgres.reader import inputs, loads
 from ductor.journal.postgres.runs import Runs
 from ductor.journal.postgres.settings import ConnectionSettings, WriterLimits
+from ductor.journal.postgres.transfer import Transfer
 from ductor.journal.postgres.triggers import Triggers
 from ductor.journal.postgres.wakeups import Wakeups
 from ductor.journal.postgres.writer import Writer
@@ -30,7 +31,7 @@ from ductor.journal.records import StoreHealth
 _logger = logging.getLogger(__name__)
 
 
-class PostgresStore(Runs, Wakeups, Inputs, Messages, Bus, Triggers, Digests, BulkControls, Catalog, Feed):
+class PostgresStore(Runs, Wakeups, Inputs, Messages, Bus, Triggers, Digests, BulkControls, Catalog, Feed, Transfer):
     """The journal in PostgreSQL 14 or newer. The schema is made by `migrate`, never on the side.
 
     Use it as `async with PostgresStore(ConnectionSettings(dsn=...)) as store`, or `open` and `close` it.
