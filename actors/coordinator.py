@@ -388,4 +388,4 @@ class Coordinator(LoopActor):
         state, program = self.state, self.program
         assert state is not None
         assert program is not None
-        return assignment_of(state, program.nodes[ref].step, ref, is_redelivery=is_redelivery)
+        return assignment_of(state, program.node(ref).step, ref, is_redelivery=is_redelivery)

@@ -59,3 +59,6 @@ Attempts: TypeAlias = Annotated[int, Meta(ge=1, le=ATTEMPTS_MAX)]
 
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 """A part of one."""
+
+UNDO_SUFFIX: Final = ".compensate"
+"""`<ref>.compensate` is the node that undoes the step `<ref>`."""

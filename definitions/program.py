@@ -1,15 +1,16 @@
 """The runtime form of a manifest: what a tick looks up, compiled once and then only read.
 
 Everything a tick asks about a step is an attribute or one dictionary lookup; nothing here is computed twice. Inline
-bodies of scatters and subworkflows are not part of it: they are programs of their own.
+bodies of scatters and subworkflows are programs of their own, beside it: each is carried out by child runs.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import msgspec
 
+from ductor.definitions.derived_nodes import DerivedNodes, child_template, undo_template
 from ductor.definitions.documents.places import NO_PLACES, PlaceLookup, edge_place_key, field_key
 from ductor.definitions.errors import Place
 from ductor.definitions.expressions import Expression, FunctionLibrary, Template, compile_expression, compile_template
@@ -17,7 +18,9 @@ from ductor.definitions.expressions.correlation import Correlation, correlation_
 from ductor.definitions.graph import Graph
 from ductor.definitions.manifest import CompiledManifest, encode_manifest, manifest_hash
 from ductor.definitions.model import Edge, MessageHandler
-from ductor.definitions.steps import AnyStep
+from ductor.definitions.program_bodies import BodySource, body_key, body_sources, child_definitions
+from ductor.definitions.program_node import ChoiceGroup, ProgramNode, Route
+from ductor.definitions.steps import AnyStep, GatherStep, ScatterStep
 from ductor.definitions.triggers import TriggerSchema
 from ductor.definitions.values import JsonValue
 from ductor.definitions.variables import (
@@ -30,59 +33,6 @@ from ductor.definitions.variables import (
 
 HANDLERS = "@on"
 """Stands for the handlers of the definition's `on` where a step is named."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChoiceGroup:
-    """Ordered branches `(condition, target)`; the first that holds is taken. A condition of None always holds."""
-
-    branches: tuple[tuple[Expression | None, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """What one outcome of a step leads to: plain targets in Kahn order, and choice groups in document order."""
-
-    targets: tuple[str, ...]
-    groups: tuple[ChoiceGroup, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramNode:
-    """A step, with what a tick needs of it.
-
-    Attributes:
-        position: in Kahn order; the steps of `defer` come after all others, in document order.
-        sources: number of distinct steps with an edge to this one.
-        targets: all distinct steps this one may lead to, in Kahn order.
-        routes: by outcome; an outcome without edges is absent.
-        plain_edges: targets taken and untaken by outcome, where no choice has a say; `""` takes none.
-        predecessors: the distinct sources, in Kahn order.
-        ancestors: the steps that lead here; computed only where `cancel_rest` needs them, else empty.
-        expressions, templates: by `CompiledField.path`; a field that is not given is absent.
-        run_if, input: those of the same name, at hand.
-        sends: whether the step emits events or sends signals when it succeeds.
-        correlations: of each `match`, by its path, where it has one.
-        effects: a template for each context key.
-    """
-
-    ref: str
-    step: AnyStep
-    position: int
-    is_defer: bool
-    sources: int
-    targets: tuple[str, ...]
-    routes: Mapping[str, Route]
-    plain_edges: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]
-    predecessors: tuple[str, ...]
-    ancestors: frozenset[str]
-    expressions: Mapping[str, Expression]
-    templates: Mapping[str, Template]
-    run_if: Expression | None
-    effects: Mapping[str, Template]
-    input: Template | None
-    sends: bool
-    correlations: Mapping[str, Correlation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +65,10 @@ class Program:
         default_outputs: the steps without outgoing edges.
         trigger: what a trigger must fit.
         patched_by: by context key, the steps whose effects replace it, and `@on` for handlers.
+        bodies: all inline bodies of the manifest, those within others included, by their key in the manifest.
+        body: which of them this program is; empty for the definition itself.
+        child_definitions: names of the definitions that runs of this manifest may start, its bodies included.
+        repeat_until, lease_key: of the definition, where it has them.
     """
 
     manifest: CompiledManifest
@@ -128,6 +82,21 @@ class Program:
     trigger: TriggerSchema
     handlers: tuple[ProgramHandler, ...]
     patched_by: Mapping[str, tuple[str, ...]]
+    derived: DerivedNodes
+    bodies: Mapping[str, "Program"]
+    body: str
+    child_definitions: tuple[str, ...]
+    repeat_until: Expression | None
+    lease_key: Template | None
+
+    def node(self, ref: str) -> ProgramNode:
+        """A step, a scatter's child or an undo by its name. Raises KeyError where there is none such."""
+        node = self.nodes.get(ref)
+        return self.derived.node(ref) if node is None else node
+
+    def carried_out_by(self, body: str) -> "Program":
+        """The program of a run of this manifest that carries out `body`; empty for the definition itself."""
+        return self.bodies[body] if body else self
 
 
 def load_program(
@@ -146,13 +115,32 @@ def load_program(
     Raises:
         ExpressionSyntaxError: an expression does not compile, as when the host lost a function of its library.
     """
-    return _Loader(manifest, NO_PLACES if places is None else places, functions).program()
+    digest = manifest_hash(encode_manifest(manifest))
+    bodies: dict[str, Program] = {}
+    lookup = NO_PLACES if places is None else places
+    names = child_definitions(manifest)
+    program = _Loader(BodySource("", manifest, frozenset()), digest, lookup, functions, bodies).program(names)
+    for source in body_sources(manifest):
+        bodies[source.key] = _Loader(source, digest, lookup, functions, bodies).program(names)
+    return program
 
 
 class _Loader:
-    """Builds one program."""
+    """Builds the program of a definition, or of one inline body."""
 
-    def __init__(self, manifest: CompiledManifest, places: PlaceLookup, functions: FunctionLibrary | None) -> None:
+    def __init__(
+        self,
+        source: BodySource,
+        digest: str,
+        places: PlaceLookup,
+        functions: FunctionLibrary | None,
+        bodies: Mapping[str, Program],
+    ) -> None:
+        manifest = source.manifest
+        self._source = source
+        self._hash = digest
+        self._bodies = bodies
+        self._prefix = f"{source.key}/" if source.key else ""
         self._manifest = manifest
         self._places = places
         self._functions = functions
@@ -160,20 +148,24 @@ class _Loader:
         self._edges: dict[str, list[Edge]] = {}
         for edge in manifest.edges:
             self._edges.setdefault(edge.source, []).append(edge)
+        self._raising = {
+            step.scatter_ref for step in manifest.steps if isinstance(step, GatherStep) and step.strategy == "raise"
+        }
 
-    def program(self) -> Program:
+    def program(self, child_definitions: tuple[str, ...]) -> Program:
         manifest, graph = self._manifest, self._graph
         nodes = {step.ref: self._node(step, number) for number, step in enumerate(manifest.steps)}
         for offset, step in enumerate(manifest.defer):
             nodes[step.ref] = self._node(step, len(manifest.steps) + offset, is_defer=True)
-        output = manifest.output
+        output, repeat, lease = manifest.output, manifest.repeat, manifest.lease
+        output_key = f"steps.{self._source.key}.do.output" if self._source.key else "output"
         return Program(
             manifest=manifest,
-            manifest_hash=manifest_hash(encode_manifest(manifest)),
+            manifest_hash=self._hash,
             nodes=nodes,
             entrypoints=manifest.entrypoints,
             defers=tuple(step.ref for step in manifest.defer),
-            output=None if output is msgspec.UNSET else self._template("output", output, STEP_VARIABLES),
+            output=None if output is msgspec.UNSET else self._template(output_key, output, STEP_VARIABLES),
             default_outputs=tuple(ref for ref in graph.refs if not graph.successors[graph.numbers[ref]]),
             search_attributes=(
                 self._template("search_attributes", manifest.search_attributes, START_VARIABLES)
@@ -183,6 +175,12 @@ class _Loader:
             trigger=TriggerSchema(manifest),
             handlers=tuple(self._handler(index, handler) for index, handler in enumerate(manifest.on)),
             patched_by=_patched_by(manifest),
+            derived=DerivedNodes(nodes),
+            bodies=self._bodies,
+            body=self._source.key,
+            child_definitions=child_definitions,
+            repeat_until=None if repeat is None else self._expression("repeat.until", repeat.until, STEP_VARIABLES),
+            lease_key=None if lease is None else self._template("lease.key", lease.key, START_VARIABLES),
         )
 
     def _node(self, step: AnyStep, position: int, *, is_defer: bool = False) -> ProgramNode:
@@ -190,7 +188,7 @@ class _Loader:
         expressions: dict[str, Expression] = {}
         templates: dict[str, Template] = {}
         for field in step.compiled_fields():
-            key, variables = field_key(step.ref, field.path), field_variables(field)
+            key, variables = field_key(f"{self._prefix}{step.ref}", field.path), field_variables(field)
             if field.kind == "expression":
                 expressions[field.path] = self._expression(key, str(field.value), variables)
             else:
@@ -199,7 +197,8 @@ class _Loader:
         targets = () if is_defer else graph.successors[position]
         target_refs = tuple(graph.refs[number] for number in targets)
         routes = {} if is_defer else self._routes(step.ref)
-        return ProgramNode(
+        body = body_key(step, self._prefix)
+        node = ProgramNode(
             ref=step.ref,
             step=step,
             position=position,
@@ -217,7 +216,11 @@ class _Loader:
             input=templates.get("input"),
             sends=bool(step.emit or step.signal),
             correlations=self._correlations(expressions),
+            body=body,
+            child=child_template(step, body, expressions, templates) if isinstance(step, ScatterStep) else None,
+            is_raising=step.ref in self._raising,
         )
+        return replace(node, undo=undo_template(node)) if step.compensate is not None else node
 
     def _handler(self, index: int, handler: MessageHandler) -> ProgramHandler:
         key = f"on[{index}]"
@@ -261,13 +264,19 @@ class _Loader:
         return routes
 
     def _condition(self, edge: Edge) -> Expression | None:
-        return None if edge.when is None else self._expression(edge_place_key(edge), edge.when, CHOICE_VARIABLES)
+        return (
+            None
+            if edge.when is None
+            else self._expression(edge_place_key(edge, self._prefix), edge.when, CHOICE_VARIABLES)
+        )
 
     def _expression(self, key: str, source: str, variables: frozenset[str]) -> Expression:
-        return compile_expression(source, place=self._place(key), variables=variables, functions=self._functions)
+        names = variables | self._source.extra if self._source.extra else variables
+        return compile_expression(source, place=self._place(key), variables=names, functions=self._functions)
 
     def _template(self, key: str, value: JsonValue, variables: frozenset[str]) -> Template:
-        return compile_template(value, place=self._place(key), variables=variables, functions=self._functions)
+        names = variables | self._source.extra if self._source.extra else variables
+        return compile_template(value, place=self._place(key), variables=names, functions=self._functions)
 
     def _place(self, key: str) -> Place:
         return self._places.get(key) or Place(path=key)

@@ -92,9 +92,9 @@ def decode_events(text: bytes, *, run_id: str, version: int) -> list[AnyEvent]:
 
 
 def encode_state(state: RunState) -> bytes:
-    """A snapshot's text. Payloads are left out: they are stored under their hashes already."""
+    """A snapshot's text. Payloads are left out, which are stored under their hashes, and what is made of the rest."""
     timers = msgspec.structs.replace(state.timers, heap=[], absolute_heap=[])
-    bare = msgspec.structs.replace(state, payloads={}, timers=timers)
+    bare = msgspec.structs.replace(state, payloads={}, gathered={}, timers=timers)
     return _STATE_ENCODER.encode(bare)
 
 

@@ -8,7 +8,7 @@ import msgspec
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.digest_store import DigestWait
 from ductor.journal.errors import JournalError
-from ductor.journal.events import Message, RunStatus
+from ductor.journal.events import Compensated, ControlKind, Message, RunStatus
 
 
 class Payload(msgspec.Struct, frozen=True):
@@ -28,7 +28,10 @@ class HeadStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     started_at_us: int
     key: str | None = None
     parent_run_id: str | None = None
+    parent_node: str = ""
     root_run_id: str | None = None
+    chain_run_id: str | None = None
+    iteration: int = 0
     search_attributes: JsonObject = msgspec.field(default_factory=dict)
     ended_at_us: int | None = None
     error_type: str | None = None
@@ -40,6 +43,8 @@ class HeadUpdate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     status: RunStatus
     ended_at_us: int | None = None
     error_type: str | None = None
+    compensated: Compensated = ""
+    successor_run_id: str | None = None
 
 
 class TimerUpdate(msgspec.Struct, frozen=True, gc=False):
@@ -65,11 +70,12 @@ class AttemptDisposition(msgspec.Struct, frozen=True):
 
 
 class MessageDisposition(msgspec.Struct, frozen=True):
-    """What became of a message: `buffered` in the run's state until something waits for it, `consumed`, or
-    `undelivered` because the run ended or what it was meant for no longer waits. The last two are final."""
+    """What became of a message: `buffered` in the run's state until something waits for it, `consumed`, `undelivered`
+    because the run ended or what it was meant for no longer waits, or `forwarded` to the run that continues this one.
+    All but the first are final."""
 
     message_id: str
-    disposition: Literal["buffered", "consumed", "undelivered"]
+    disposition: Literal["buffered", "consumed", "undelivered", "forwarded"]
 
 
 class EventWait(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +134,8 @@ class BusEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SentMessage(msgspec.Struct, frozen=True):
-    """A message for another run, written with this commit, its payload inline; one of the same id is left as it is.
+    """A message for another run, written with this commit; one of the same id is left as it is. A large value that it
+    names by reference stands in `payload`, and is kept beside the other run.
 
     It is `undelivered` at once where that run is closed or unknown, or `MAX_UNCONSUMED_SENT_MESSAGES` of it wait. A run
     of another tenant gets nothing.
@@ -136,14 +143,60 @@ class SentMessage(msgspec.Struct, frozen=True):
 
     run_id: str
     message: Message
+    payload: Payload | None = None
+
+
+class SentControl(msgspec.Struct, frozen=True, kw_only=True):
+    """A control for another run, written with this commit, as far as that run is open (of a `compensate`: ended) and
+    has no control of this id."""
+
+    run_id: str
+    request_id: str
+    kind: ControlKind
+    arguments: JsonObject = msgspec.field(default_factory=dict)
+    by: str = ""
+
+
+class NewRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that is started by another one's commit: its head and its first row are written with it, or not at all.
+
+    Where the run exists already it is left as it is. Where `start.key` belongs to another run it is not started, and a
+    message of kind `child` tells the parent so (`refused`).
+
+    Attributes:
+        events, hash: of row 1, which holds `run_started` alone.
+    """
+
+    run_id: str
+    at_us: int
+    events: bytes
+    hash: bytes
+    start: HeadStart
+    payloads: tuple[Payload, ...] = ()
+    due_at_us: int | None = None
+
+
+class LeaseWait(msgspec.Struct, frozen=True, kw_only=True):
+    """A node (`@run`: a whole run) that waits for a lease. One row per (run, node).
+
+    Attributes:
+        generation: tells what a redriven node asks for from what it asked for before.
+        key: unique in the tenant; at most `limit` hold it at once.
+    """
+
+    node: str
+    generation: int
+    key: str
+    limit: int
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one tick writes. `events` is the JSON text of the row; `hash` its chain hash.
 
     `version` 0 marks a commit without a journal row: dispositions alone, for a tick that changed nothing.
-    `waits_gone`, `inbox_gone` and `digests_gone` name nodes whose rows are removed; a node never is in both a list and
-    its `_gone`.
+    `waits_gone`, `inbox_gone`, `digests_gone` and `leases_gone` name nodes whose rows are removed; a node never is in
+    both a list and its `_gone`. `forwards_to` is the run that continues this one: what the inbox still holds goes
+    there, in order, and is `forwarded` here.
     """
 
     run_id: str
@@ -167,6 +220,11 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     sent: tuple[SentMessage, ...] = ()
     digests: tuple[DigestWait, ...] = ()
     digests_gone: tuple[str, ...] = ()
+    new_runs: tuple[NewRun, ...] = ()
+    sent_controls: tuple[SentControl, ...] = ()
+    leases: tuple[LeaseWait, ...] = ()
+    leases_gone: tuple[str, ...] = ()
+    forwards_to: str = ""
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):

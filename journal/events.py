@@ -30,9 +30,11 @@ WaitingType = Literal[
     "timer", "approval", "child", "signal", "digest", "interaction", "event", "event_set", "retry", "lease", "repeat"
 ]
 EndStatus = Literal["completed", "failed", "cancelled", "terminated"]
-ControlKind = Literal["cancel", "terminate", "pause", "resume", "redrive", "continue_as_new", "migrate"]
+ControlKind = Literal["cancel", "terminate", "pause", "resume", "redrive", "continue_as_new", "compensate", "migrate"]
 TimeoutKind = Literal["attempt", "start", "total", "heartbeat"]
-MessageKind = Literal["signal", "event", "vote", "case", "reply", "digest"]
+MessageKind = Literal["signal", "event", "vote", "case", "reply", "digest", "child", "lease"]
+Compensated = Literal["", "true", "partial"]
+ChildStatus = Literal["completed", "failed", "cancelled", "terminated", "checkpoint", "refused"]
 
 
 class PayloadRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,8 +67,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
 
     Attributes:
         id: unique over the run; a second message of one id is refused with the first one's receipt.
-        kind: `signal` and `event` go by name to whoever waits; `vote`, `case`, `reply` and `digest` go to the parked
-            step `node`.
+        kind: `signal` and `event` go by name to whoever waits; `vote`, `case`, `reply`, `digest`, `child` and `lease`
+            go to the parked step `node`.
         by: who sent it.
         at_us: when it was stored, by the database's clock; of an event, when it was published.
         position: order in the run's inbox; it grows, with gaps.
@@ -84,11 +86,23 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
 
 
 class NodeReset(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A node that a redrive puts back to pending, with what its incoming edges have said and still say."""
+    """A node that a redrive puts back to pending, with what its incoming edges have said and still say.
+
+    Attributes:
+        keeps_children: of a scatter: its items and the children that succeeded stay; all others are pending again.
+    """
 
     node: str
     sources_settled: int = 0
     sources_taken: int = 0
+    keeps_children: bool = False
+
+
+class OpenChild(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A child run that the parent has started and not heard the end of."""
+
+    run_id: str
+    node: str
 
 
 class Event(
@@ -110,7 +124,18 @@ class Event(
 class RunStarted(Event, frozen=True, tag="run_started"):
     """Row 1 of every journal: what the run was started with.
 
-    `entrypoints` are the steps without incoming edges; `timeout_at_us` is the run's own deadline.
+    Attributes:
+        entrypoints: the steps without incoming edges.
+        timeout_at_us: the run's own deadline.
+        parent_node, parent_generation: which step of the parent started this run, and in which generation.
+        parent_waits_for: what the parent is told of: `terminal`, `checkpoint:<name>` (and the end), or empty: nothing.
+        body: the run carries out this inline body of the manifest (`outer/inner` for one within another), not the
+            definition itself.
+        scope: names that expressions see besides the usual ones: `item`, `index` and `key` in a child of a scatter.
+        definitions: the manifest hash of each definition that this run or its children may start, by name; resolved
+            once, when the root run starts.
+        chain_run_id: the first run of the chain that continue-as-new makes; None for one that continues nothing.
+        open_children: children of the run before in the chain that may still be under way.
     """
 
     tenant: str
@@ -129,6 +154,14 @@ class RunStarted(Event, frozen=True, tag="run_started"):
     depth: int = 0
     iteration: int = 0
     continued_from_run_id: str | None = None
+    parent_node: str = ""
+    parent_generation: int = 0
+    parent_waits_for: str = ""
+    body: str = ""
+    scope: JsonObject = msgspec.field(default_factory=dict)
+    definitions: dict[str, str] = msgspec.field(default_factory=dict)
+    chain_run_id: str | None = None
+    open_children: tuple[OpenChild, ...] = ()
 
 
 class AttemptFinished(Event, frozen=True, tag="attempt_finished"):
@@ -165,6 +198,30 @@ class MessageReceived(Event, frozen=True, tag="message_received"):
     """A message was taken up. It stays in the run's inbox until `message_taken`."""
 
     message: Message
+
+
+class ChildReported(Event, frozen=True, tag="child_reported"):
+    """What a child run has reached: its end, or the `checkpoint` that the parent waits for. `refused`: it could not be
+    started, as its key belongs to another run."""
+
+    node: str
+    generation: int
+    run_id: str
+    status: ChildStatus
+    checkpoint: str = ""
+    output: JsonValue = None
+    output_ref: PayloadRef | None = None
+    error: ErrorInfo | None = None
+    compensated: Compensated = ""
+
+
+class LeaseGranted(Event, frozen=True, tag="lease_granted"):
+    """The node (`@run`: the whole run) holds its lease from now on. `fence` grows with every grant of the key, so that
+    what the lease guards can refuse an earlier holder."""
+
+    node: str
+    generation: int
+    fence: int
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------
@@ -262,7 +319,13 @@ class NodeSettled(Event, frozen=True, tag="node_settled"):
     """The node is done, and with it its outgoing edges: targets `taken` and `untaken`, each source's edges to one
     target counting once. A worker step's output and error came with its last `attempt_finished` and are not repeated
     here. The outcome of a cancelled node is `withdrawn` where another step or a handler cancelled it, and empty where
-    the end of its run did."""
+    the end of its run did.
+
+    Attributes:
+        gathers, gather_strategy: of a gather: whose children its output is made of, and how. The output is a view of
+            their results, and is not repeated here.
+        is_undoable: the step's work is done and has an undo, which runs if the run ends badly.
+    """
 
     node: str
     status: Literal["succeeded", "failed", "skipped", "cancelled"]
@@ -272,6 +335,9 @@ class NodeSettled(Event, frozen=True, tag="node_settled"):
     error: ErrorInfo | None = None
     taken: tuple[str, ...] = ()
     untaken: tuple[str, ...] = ()
+    gathers: str = ""
+    gather_strategy: str = ""
+    is_undoable: bool = False
 
 
 class ContextPatched(Event, frozen=True, tag="context_patched"):
@@ -286,6 +352,77 @@ class CheckpointReached(Event, frozen=True, tag="checkpoint_reached"):
 
     node: str
     checkpoint: str
+
+
+class ScatterStarted(Event, frozen=True, tag="scatter_started"):
+    """The scatter has its items. The child of item `i` is the node `<node>[i]`.
+
+    Attributes:
+        total: number of items.
+        items: the items in order; of a map its values.
+        keys: the key of each child; empty where it is the index.
+        is_map: the items came from a map, whose keys the results keep.
+    """
+
+    node: str
+    total: int
+    items: JsonValue = None
+    items_ref: PayloadRef | None = None
+    keys: tuple[str, ...] = ()
+    is_map: bool = False
+
+
+class ChildStarted(Event, frozen=True, tag="child_started"):
+    """The node has started a child run with this row; the node waits for it unless it settles at once.
+
+    Attributes:
+        generation: of the node; each child of a node has its own.
+        definition, manifest_hash: what the child carries out; `body` names an inline body of the parent's manifest.
+        is_abandoned: the child outlives a parent that is cancelled.
+        until_us: how long the parent waits at most.
+    """
+
+    node: str
+    generation: int
+    run_id: str
+    definition: str
+    manifest_hash: str
+    body: str = ""
+    iteration: int = 0
+    is_abandoned: bool = False
+    until_us: int | None = None
+    input: JsonValue = None
+    input_ref: PayloadRef | None = None
+
+
+class CompensationsStarted(Event, frozen=True, tag="compensations_started"):
+    """Nothing else is under way: the undos of what was done run now, the latest first."""
+
+
+class ContinueRequested(Event, frozen=True, tag="continue_requested"):
+    """The run is to be continued as a new one: no step starts any more. What is under way may finish, and what waits in
+    the inbox is taken up, until `until_us`."""
+
+    request_id: str
+    until_us: int
+    reason: str = ""
+
+
+class RunContinued(Event, frozen=True, tag="run_continued"):
+    """The last event of a run that another one continues, from the beginning of its definition, with its context."""
+
+    successor_run_id: str
+    request_id: str
+    reason: str = ""
+
+
+class RunCompacted(Event, frozen=True, tag="run_compacted"):
+    """Stands for all rows before this one: the state that they gave, in the form of `state_revision`. The rows
+    themselves may be removed. `previous_hash` is the chain hash of the last of them (hexadecimal)."""
+
+    state_revision: int
+    state: JsonObject
+    previous_hash: str
 
 
 class RunClosing(Event, frozen=True, tag="run_closing"):
@@ -312,13 +449,15 @@ class TickLimited(Event, frozen=True, tag="tick_limited"):
 
 class RunEnded(Event, frozen=True, tag="run_ended"):
     """The last event of a run (until a redrive reopens it). Where `run_closing` came before with the same status, what
-    it says of output, error and reason holds and is not repeated."""
+    it says of output, error and reason holds and is not repeated. `compensated`: every undo succeeded (`true`) or not
+    all did (`partial`); empty where nothing was to be undone."""
 
     status: EndStatus
     output: JsonValue = None
     output_ref: PayloadRef | None = None
     error: ErrorInfo | None = None
     reason: str = ""
+    compensated: Compensated = ""
 
 
 AnyEvent = (
@@ -327,6 +466,8 @@ AnyEvent = (
     | TimerFired
     | ControlReceived
     | MessageReceived
+    | ChildReported
+    | LeaseGranted
     | AttemptDispatched
     | NodeParked
     | MessageTaken
@@ -342,9 +483,26 @@ AnyEvent = (
     | DefersStarted
     | TickLimited
     | RunEnded
+    | ScatterStarted
+    | ChildStarted
+    | CompensationsStarted
+    | ContinueRequested
+    | RunContinued
+    | RunCompacted
 )
-AnyInput = RunStarted | AttemptFinished | TimerFired | ControlReceived | MessageReceived
-INPUT_EVENTS: tuple[type[Event], ...] = (RunStarted, AttemptFinished, TimerFired, ControlReceived, MessageReceived)
+AnyInput = RunStarted | AttemptFinished | TimerFired | ControlReceived | MessageReceived | ChildReported | LeaseGranted
+INPUT_EVENTS: tuple[type[Event], ...] = (
+    RunStarted,
+    AttemptFinished,
+    TimerFired,
+    ControlReceived,
+    MessageReceived,
+    ChildReported,
+    LeaseGranted,
+)
 
 RUN_TIMEOUT_TIMER = "@timeout"
 GRACE_TIMER = "@grace"
+CONTINUE_TIMER = "@continue"
+RUN_LEASE = "@run"
+"""Stands for the whole run where a lease names a node."""

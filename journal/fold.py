@@ -12,33 +12,53 @@ from typing import Any
 
 import msgspec
 
+from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.journal.events import (
+    CONTINUE_TIMER,
     GRACE_TIMER,
+    RUN_LEASE,
     RUN_TIMEOUT_TIMER,
     AnyEvent,
     AttemptDispatched,
     AttemptFinished,
     CheckpointReached,
+    ChildReported,
+    ChildStarted,
+    CompensationsStarted,
     ContextPatched,
+    ContinueRequested,
     ControlReceived,
     DefersStarted,
     Event,
     EventEmitted,
+    LeaseGranted,
     MessageReceived,
     MessageTaken,
     NodeParked,
     NodeSettled,
     RunClosing,
+    RunContinued,
     RunEnded,
     RunPaused,
     RunReopened,
     RunResumed,
     RunStarted,
+    ScatterStarted,
     SignalSent,
     TickLimited,
     TimerFired,
 )
-from ductor.journal.state import ADDRESSED, Closing, NodeState, RunState
+from ductor.journal.fold_children import (
+    child_reported,
+    child_settled,
+    child_started,
+    child_under_way,
+    reset_node,
+    scatter_started,
+    undo_settled,
+)
+from ductor.journal.open_nodes import leave
+from ductor.journal.state import ADDRESSED, Closing, Continuing, RunState
 
 
 def fold_row(state: RunState, version: int, at_us: int, chain_hash: bytes, events: Iterable[AnyEvent]) -> None:
@@ -92,6 +112,15 @@ def _run_started(state: RunState, event: RunStarted) -> None:
     state.depth = event.depth
     state.iteration = event.iteration
     state.continued_from_run_id = event.continued_from_run_id
+    state.parent_node = event.parent_node
+    state.parent_generation = event.parent_generation
+    state.parent_waits_for = event.parent_waits_for
+    state.body = event.body
+    state.scope = event.scope
+    state.definitions = event.definitions
+    state.chain_run_id = event.chain_run_id
+    for child in event.open_children:
+        state.open_children[child.run_id] = child.node
     state.started_at_us = state.at_us
     if event.timeout_at_us is not None:
         state.timers.set(RUN_TIMEOUT_TIMER, event.timeout_at_us)
@@ -107,7 +136,7 @@ def _attempt_finished(state: RunState, event: AttemptFinished) -> None:
         node.output = event.output
         node.output_ref = event.output_ref
     # no attempt is in flight; the decision that follows in this row says what becomes of the node
-    _leave(state, event.node, node)
+    leave(state, event.node, node)
     node.status = "pending"
 
 
@@ -121,7 +150,7 @@ def _control_received(state: RunState, event: ControlReceived) -> None:
 
 def _attempt_dispatched(state: RunState, event: AttemptDispatched) -> None:
     node = state.node(event.node)
-    _leave(state, event.node, node)
+    leave(state, event.node, node)
     if event.attempt == 1:  # a retry runs with the input of the round's first attempt
         node.round_started_at_us = state.at_us
         node.paused_before_round_us = state.timers.shifted_us
@@ -142,11 +171,19 @@ def _attempt_dispatched(state: RunState, event: AttemptDispatched) -> None:
     node.dispatched_at_us = state.at_us
     state.running_count += 1
     state.open_nodes[event.node] = None
+    child_under_way(state, event.node)
+
+
+def _lease_granted(state: RunState, event: LeaseGranted) -> None:
+    if event.node == RUN_LEASE:
+        state.lease_fence = event.fence
+    else:
+        state.node(event.node).lease_fence = event.fence
 
 
 def _node_parked(state: RunState, event: NodeParked) -> None:
     node = state.node(event.node)
-    _leave(state, event.node, node)
+    leave(state, event.node, node)
     node.status = "waiting"
     node.waiting = event.waiting
     node.until_us = event.until_us
@@ -208,13 +245,11 @@ def _run_reopened(state: RunState, event: RunReopened) -> None:
     state.reopened_count += 1
     if event.timeout_at_us is not None:
         state.timers.set(RUN_TIMEOUT_TIMER, event.timeout_at_us)
+    state.compensated = ""
     for reset in event.nodes:
-        old = state.node(reset.node)
-        _leave(state, reset.node, old)
-        state.nodes[reset.node] = NodeState(
-            generation=old.generation, sources_settled=reset.sources_settled, sources_taken=reset.sources_taken
-        )
-        state.touched.append(reset.node)
+        reset_node(state, reset)
+    if state.undoable:
+        state.undoable = [ref for ref in state.undoable if state.nodes[ref].status in ("succeeded", "failed")]
     if event.input_node:
         node = state.node(event.input_node)
         node.has_next_input = True
@@ -224,11 +259,21 @@ def _run_reopened(state: RunState, event: RunReopened) -> None:
 
 def _node_settled(state: RunState, event: NodeSettled) -> None:
     node = state.node(event.node)
-    _leave(state, event.node, node)
+    leave(state, event.node, node)
     node.status = event.status
     node.outcome = event.outcome
     node.taken = event.taken
     node.settled_version = state.version
+    node.lease_fence = 0
+    if event.gathers:
+        node.gathers = event.gathers
+        node.gather_strategy = event.gather_strategy
+    if event.is_undoable:
+        state.undoable.append(event.node)
+    if event.node.endswith("]"):
+        child_settled(state, event)
+    elif event.node.endswith(UNDO_SUFFIX):
+        undo_settled(state, event)
     node.input = None
     node.input_ref = None
     node.previous = None
@@ -254,25 +299,6 @@ def _node_settled(state: RunState, event: NodeSettled) -> None:
     state.touched.extend(event.untaken)
 
 
-def _leave(state: RunState, ref: str, node: NodeState) -> None:
-    """The node stops being what it is: its place among the open nodes and its timer go."""
-    if node.status == "running":
-        state.running_count -= 1
-        del state.open_nodes[ref]
-    elif node.status == "waiting":
-        state.timers.cancel(ref)
-        state.asked_count -= node.waiting in ADDRESSED
-        node.waiting = None
-        node.until_us = None
-        for name in node.names:
-            listening = state.listeners.get(name, {})
-            listening.pop(ref, None)
-            if not listening:
-                state.listeners.pop(name, None)
-        node.names = ()
-        del state.open_nodes[ref]
-
-
 def _leave_pause(state: RunState) -> None:
     state.paused_at_us = None
     state.paused_by = ""
@@ -295,11 +321,20 @@ def _run_closing(state: RunState, event: RunClosing) -> None:
         output_ref=event.output_ref,
         reason=event.reason,
     )
+    state.continuing = None
     state.timers.cancel(RUN_TIMEOUT_TIMER)
+    state.timers.cancel(CONTINUE_TIMER)
     state.touched.clear()
     state.agenda.clear()
+    state.fanned.clear()
     if event.grace_until_us is not None:
         state.timers.set(GRACE_TIMER, event.grace_until_us)
+
+
+def _compensations_started(state: RunState, event: CompensationsStarted) -> None:
+    if state.closing is not None:
+        state.closing = msgspec.structs.replace(state.closing, is_compensating=True)
+    state.timers.cancel(GRACE_TIMER)
 
 
 def _defers_started(state: RunState, event: DefersStarted) -> None:
@@ -321,13 +356,34 @@ def _run_ended(state: RunState, event: RunEnded) -> None:
     state.output_ref = end.output_ref
     state.error = end.error
     state.reason = end.reason
+    state.compensated = event.compensated
+    _end(state)
+
+
+def _continue_requested(state: RunState, event: ContinueRequested) -> None:
+    state.continuing = Continuing(request_id=event.request_id, reason=event.reason)
+    state.timers.set(CONTINUE_TIMER, event.until_us)
+
+
+def _run_continued(state: RunState, event: RunContinued) -> None:
+    state.status = "continued"
+    state.successor_run_id = event.successor_run_id
+    state.reason = event.reason
+    state.open_children.clear()
+    _end(state)
+
+
+def _end(state: RunState) -> None:
     state.ended_at_us = state.at_us
     state.closing = None
+    state.continuing = None
     _leave_pause(state)
     state.timers.clear()
     state.inbox.clear()
     state.touched.clear()
     state.agenda.clear()
+    state.fanned.clear()
+    state.lease_fence = 0
 
 
 _APPLY: dict[type[Event], Callable[[RunState, Any], None]] = {
@@ -351,4 +407,11 @@ _APPLY: dict[type[Event], Callable[[RunState, Any], None]] = {
     DefersStarted: _defers_started,
     TickLimited: _tick_limited,
     RunEnded: _run_ended,
+    ScatterStarted: scatter_started,
+    ChildStarted: child_started,
+    ChildReported: child_reported,
+    LeaseGranted: _lease_granted,
+    CompensationsStarted: _compensations_started,
+    ContinueRequested: _continue_requested,
+    RunContinued: _run_continued,
 }

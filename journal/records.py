@@ -121,7 +121,7 @@ class MessageReceipt(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     position: int = 0
     at_us: int = 0
-    disposition: Literal["", "buffered", "consumed", "undelivered"] = ""
+    disposition: Literal["", "buffered", "consumed", "undelivered", "forwarded"] = ""
     version: int | None = None
 
 

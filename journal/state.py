@@ -7,6 +7,8 @@ size of the run. Some fields are derived from the others while folding, so that 
 - `touched`: nodes whose incoming edges changed and that the scheduler has yet to look at. A superset is harmless:
   looking at a node twice decides nothing twice. `agenda` is where the scheduler keeps what it took from there, by
   position in the graph; a fold leaves it empty.
+- `fanned`: scatters that the tick has yet to look at, because a child of theirs has settled or may start.
+- `gathered`: outputs of gathers that somebody has asked for, made of the children's results. Never part of a snapshot.
 - `inbox`: messages taken up that nothing has waited for yet, in order; `listeners`: which parked nodes hear a name.
 - `timers`: a heap with lazy deletion, so that the earliest deadline costs nothing to know.
 - `payloads`: large values by content hash, as far as they are at hand. Never part of a snapshot.
@@ -20,6 +22,7 @@ import msgspec
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.events import (
     TERMINAL_RUN_STATUSES,
+    Compensated,
     EndStatus,
     ErrorInfo,
     Message,
@@ -29,7 +32,7 @@ from ductor.journal.events import (
     WaitingType,
 )
 
-FOLD_REVISION = 2
+FOLD_REVISION = 3
 """Grows when a fold of the same journal gives another state; snapshots of another revision are ignored."""
 
 
@@ -40,8 +43,55 @@ STALE_TIMERS_TOLERATED = 64
 ASKING: frozenset[str] = frozenset({"approval", "interaction"})
 """What nodes wait for that have asked somebody; messages name such a node."""
 
-ADDRESSED: frozenset[str] = ASKING | {"digest"}
+ADDRESSED: frozenset[str] = ASKING | {"digest", "child", "lease"}
 """What nodes wait for to which messages are addressed by the node's name."""
+
+
+class Fanout(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
+    """A scatter's children, all together. The state of child `i` is that of the node `<ref>[i]`; one that has not been
+    started has none.
+
+    Attributes:
+        total: items; items, items_ref: the items in order; keys, is_map: as in `scatter_started`.
+        started: children started so far; they start in the order of the items.
+        succeeded, failed, cancelled: children settled so.
+        first_failed: the child that failed first, by name; empty for none.
+        last_start_us: when the last child was started.
+    """
+
+    total: int
+    items: JsonValue = None
+    items_ref: PayloadRef | None = None
+    keys: tuple[str, ...] = ()
+    is_map: bool = False
+    started: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    first_failed: str = ""
+    last_start_us: int = 0
+
+    @property
+    def settled(self) -> int:
+        """Children that are done, whichever way."""
+        return self.succeeded + self.failed + self.cancelled
+
+    @property
+    def open(self) -> int:
+        """Children under way."""
+        return self.started - self.settled
+
+    def key(self, index: int) -> str:
+        """The key of a child."""
+        return self.keys[index] if self.keys else str(index)
+
+
+def child_place(ref: str) -> tuple[str, int] | None:
+    """The scatter and the index of a child, `("each", 3)` of `each[3]`; None for any other node, undos included."""
+    if not ref.endswith("]"):
+        return None
+    scatter, _, index = ref[:-1].partition("[")
+    return (scatter, int(index)) if scatter and index.isdecimal() else None
 
 
 class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
@@ -61,6 +111,10 @@ class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
             of it, and the messages it has taken so far.
         message_parts: of an event set: which of its events each of the messages is.
         next_input, next_input_ref: what a redrive wants the next round to run with.
+        fanout: of a scatter that has its items.
+        child_run_id: the child run of the current generation.
+        gathers, gather_strategy: of a settled gather: whose children its output is made of, and how.
+        lease_fence: of the lease that the node holds; 0 where it holds none.
     """
 
     status: NodeStatus = "pending"
@@ -95,6 +149,11 @@ class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     has_next_input: bool = False
     next_input: JsonValue = None
     next_input_ref: PayloadRef | None = None
+    fanout: Fanout | None = None
+    child_run_id: str = ""
+    gathers: str = ""
+    gather_strategy: str = ""
+    lease_fence: int = 0
 
     @property
     def is_listening(self) -> bool:
@@ -103,14 +162,28 @@ class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
 
 
 class Closing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the run is going to end, decided but not yet carried out."""
+    """How the run is going to end, decided but not yet carried out.
+
+    Attributes:
+        is_compensating: the undos have begun; undos_done, undos_failed: those that have ended, by how.
+    """
 
     status: EndStatus
     error: ErrorInfo | None = None
     output: JsonValue = None
     output_ref: PayloadRef | None = None
     reason: str = ""
+    is_compensating: bool = False
+    undos_done: int = 0
+    undos_failed: int = 0
     defers_started: bool = False
+
+
+class Continuing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The run is going to be continued as a new one; see `continue_requested`."""
+
+    request_id: str
+    reason: str = ""
 
 
 class Timers(msgspec.Struct, gc=False):
@@ -203,7 +276,14 @@ def _first(due: dict[str, int], heap: list[tuple[int, str]]) -> tuple[int, str] 
 
 
 class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """The state of one run after the first `version` rows of its journal."""
+    """The state of one run after the first `version` rows of its journal.
+
+    Attributes:
+        open_children: child runs started and not known to have ended, by id, with the node that started each; only
+            those that end with this run.
+        undoable: nodes whose work is done and has an undo, in the order of their completion.
+        lease_fence: of the lease that the whole run holds; 0 where it holds none.
+    """
 
     run_id: str
     version: int = 0
@@ -224,6 +304,14 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
     depth: int = 0
     iteration: int = 0
     continued_from_run_id: str | None = None
+    parent_node: str = ""
+    parent_generation: int = 0
+    parent_waits_for: str = ""
+    body: str = ""
+    scope: JsonObject = msgspec.field(default_factory=dict)
+    definitions: dict[str, str] = msgspec.field(default_factory=dict)
+    chain_run_id: str | None = None
+    successor_run_id: str | None = None
     started_at_us: int = 0
     ended_at_us: int = 0
     nodes: dict[str, NodeState] = msgspec.field(default_factory=dict)
@@ -232,6 +320,11 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
     timers: Timers = msgspec.field(default_factory=Timers)
     checkpoints: dict[str, str] = msgspec.field(default_factory=dict)
     closing: Closing | None = None
+    continuing: Continuing | None = None
+    open_children: dict[str, str] = msgspec.field(default_factory=dict)
+    undoable: list[str] = msgspec.field(default_factory=list)
+    compensated: Compensated = ""
+    lease_fence: int = 0
     output: JsonValue = None
     output_ref: PayloadRef | None = None
     error: ErrorInfo | None = None
@@ -247,7 +340,9 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
     reopened_count: int = 0
     touched: deque[str] = msgspec.field(default_factory=deque)
     agenda: list[tuple[int, str]] = msgspec.field(default_factory=list)
+    fanned: dict[str, None] = msgspec.field(default_factory=dict)
     payloads: dict[str, JsonValue] = msgspec.field(default_factory=dict)
+    gathered: dict[str, JsonValue] = msgspec.field(default_factory=dict)
 
     def node(self, ref: str) -> NodeState:
         """The node's state; a node that nothing has happened to yet is made, pending."""

@@ -50,7 +50,7 @@ def _dispatch_round(tick: Tick, node: ProgramNode, *, iteration: int) -> None:
     step = _step(node)
     task: JsonValue = step.task
     if step.tasks:
-        task = node.templates["task"].render(tick.activation)
+        task = node.templates["task"].render(tick.variables(node))
         if task not in step.tasks:
             allowed = ", ".join(step.tasks)
             message = f"step {node.ref}: {task!r} is not among its `tasks` ({allowed})"
@@ -65,7 +65,7 @@ def _dispatch(tick: Tick, node: ProgramNode, task: str, *, attempt: int, iterati
     if attempt == 1 and state.has_next_input:
         inline, ref = state.next_input, state.next_input_ref
     elif attempt == 1 and node.input is not None:
-        inline, ref = tick.keep(node.input.render(tick.activation), f"input of step {node.ref}")
+        inline, ref = tick.keep(node.input.render(tick.variables(node)), f"input of step {node.ref}")
     tick.emit(
         AttemptDispatched(
             node=node.ref,
@@ -85,7 +85,7 @@ def _after_round(tick: Tick, node: ProgramNode, step: TaskStep, output: JsonValu
     repeat = step.repeat
     assert repeat is not None
     state = tick.node_state(node)
-    activation = tick.activation.with_own(own_values(tick, node, output, None))
+    activation = tick.variables(node, own_values(tick, node, output, None))
     is_done = node.expressions["repeat.until"].evaluate_boolean(activation)
     rounds = state.iteration + 1
     if is_done or (rounds >= repeat.max and repeat.on_max == "continue"):

@@ -35,6 +35,16 @@ def message_value(state: RunState, message: Message) -> JsonObject:
     }
 
 
+def child_values(state: RunState, scatter: str, index: int) -> JsonObject:
+    """`item`, `index` and `key` of a scatter's child."""
+    fanout = state.nodes[scatter].fanout
+    assert fanout is not None
+    items = state.value(fanout.items, fanout.items_ref)
+    assert isinstance(items, list)
+    key: JsonValue = fanout.keys[index] if fanout.keys else index
+    return {"item": items[index], "index": index, "key": key}
+
+
 class StateActivation(Activation):
     """The variables of an expression, read from a run's state. `own` adds the names that only some fields see."""
 
@@ -67,6 +77,8 @@ class StateActivation(Activation):
             return self._run()
         if name == "steps":
             return {ref: self.step(ref) for ref in self.program.nodes}
+        if name in state.scope:
+            return state.scope[name]
         raise KeyError(name)
 
     def step(self, ref: str) -> JsonObject:

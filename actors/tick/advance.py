@@ -11,7 +11,6 @@ from ductor.journal.events import AttemptFinished
 def advance(tick: Tick, results: list[AttemptFinished]) -> list[AttemptFinished]:
     """Apply the results in the order of their arrival. Returns those that are superseded."""
     superseded: list[AttemptFinished] = []
-    nodes = tick.program.nodes
     for result in results:
         state = tick.state.nodes.get(result.node)
         if (
@@ -22,7 +21,7 @@ def advance(tick: Tick, results: list[AttemptFinished]) -> list[AttemptFinished]
         ):
             superseded.append(result)
             continue
-        node = nodes[result.node]
+        node = tick.program.node(result.node)
         tick.emit(result)
         try:
             BEHAVIOURS[node.step.type_name].on_result(tick, node, result)

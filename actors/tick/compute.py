@@ -11,6 +11,8 @@ A paused run takes up controls only: its timers stand still, messages wait where
 The state is mutated and must be thrown away unless the payload is committed.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from ductor.actors.tick.advance import advance
@@ -26,7 +28,9 @@ from ductor.definitions.values import JsonValue
 from ductor.journal.commit import ControlDisposition, Payload
 from ductor.journal.events import (
     AttemptFinished,
+    ChildReported,
     ControlReceived,
+    LeaseGranted,
     Message,
     MessageReceived,
     RunStarted,
@@ -39,6 +43,10 @@ MAX_INPUTS_PER_TICK = 256
 """Messages absorbed and timers fired in one tick at most; the rest follow in the next one."""
 
 
+RecordedInput = MessageReceived | TimerFired | ChildReported | LeaseGranted
+"""What phase 3 absorbs, as a row records it."""
+
+
 class TickInputs(msgspec.Struct, kw_only=True):
     """What a tick absorbs.
 
@@ -47,7 +55,7 @@ class TickInputs(msgspec.Struct, kw_only=True):
         control: at most one.
         results: attempt results in order of arrival.
         messages: what waits in the run's inbox, in order.
-        recorded: messages and timers of a row that is computed again, in their order there; instead of `messages` and
+        recorded: what phase 3 absorbed in a row that is computed again, in their order there; instead of `messages` and
             of what is due by the clock.
         payloads: large values that results and messages name, with their text where it is yet to be stored.
     """
@@ -56,15 +64,26 @@ class TickInputs(msgspec.Struct, kw_only=True):
     control: ControlReceived | None = None
     results: list[AttemptFinished] = msgspec.field(default_factory=list)
     messages: list[Message] = msgspec.field(default_factory=list)
-    recorded: list[MessageReceived | TimerFired] | None = None
+    recorded: list[RecordedInput] | None = None
     payloads: list[tuple[Payload, JsonValue]] = msgspec.field(default_factory=list)
 
 
-def compute(program: Program, state: RunState, inputs: TickInputs, now_us: int) -> TickPayload:
-    """Decide what follows from `inputs` at `now_us`. Time never runs backwards within a run."""
+def compute(
+    program: Program,
+    state: RunState,
+    inputs: TickInputs,
+    now_us: int,
+    library: Mapping[str, Program] | None = None,
+) -> TickPayload:
+    """Decide what follows from `inputs` at `now_us`. Time never runs backwards within a run.
+
+    Args:
+        program: what the run carries out, the body if it carries out one.
+        library: programs of the definitions that the run may start (`RunState.definitions`), by manifest hash.
+    """
     for message in inputs.messages:  # stored by the database's clock, which may be ahead of this host's
         now_us = max(now_us, message.at_us)
-    tick = Tick(program, state, max(now_us, state.at_us))
+    tick = Tick(program, state, max(now_us, state.at_us), library)
     for payload, value in inputs.payloads:
         tick.payloads.append(payload)
         state.payloads[payload.hash] = value
@@ -112,7 +131,7 @@ def _take_in(tick: Tick, inputs: TickInputs) -> list[Message]:
         for one in inputs.recorded:
             if isinstance(one, TimerFired):
                 fire_timer(tick, one)
-            else:
+            elif isinstance(one, MessageReceived):
                 absorb(tick, one.message)
         return []
     timers = tick.state.timers

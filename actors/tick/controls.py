@@ -39,7 +39,7 @@ def apply_control(tick: Tick, control: ControlReceived) -> str:
         _resume(tick)
         for ref in list(state.open_nodes):
             if state.nodes[ref].status == "waiting":
-                node = tick.program.nodes[ref]
+                node = tick.program.node(ref)
                 BEHAVIOURS[node.step.type_name].on_resume(tick, node)
         return ""
     return f"{control.kind} is not something this version of ductor can do to a run"

@@ -31,6 +31,8 @@ MAX_MESSAGES_PER_NODE = 10_000
 """Messages that one parked node may have taken. Of what is sent to it by name the next is undelivered; the next event
 fails an event set."""
 
+Disposition = Literal["buffered", "consumed", "undelivered", "forwarded"]
+
 ANSWERS = {"vote": "approval", "case": "human_loop", "reply": "interaction", "digest": "digest"}
 """Which type of step each kind of message is for that names its node."""
 
@@ -193,5 +195,5 @@ def _activation(tick: Tick, message: Message) -> StateActivation:
     return tick.activation.with_own({"event": message_value(tick.state, message)})
 
 
-def _dispose(tick: Tick, message: Message, disposition: Literal["buffered", "consumed", "undelivered"]) -> None:
+def _dispose(tick: Tick, message: Message, disposition: Disposition) -> None:
     tick.outbox.messages[message.id] = MessageDisposition(message.id, disposition)

@@ -2,12 +2,30 @@
 
 import msgspec
 
-from ductor.journal.commit import BusEvent, EventWait, InboxItem, MessageDisposition, SentMessage
+from ductor.journal.commit import (
+    BusEvent,
+    EventWait,
+    InboxItem,
+    LeaseWait,
+    MessageDisposition,
+    Payload,
+    SentControl,
+    SentMessage,
+)
 from ductor.journal.digest_store import DigestWait
+from ductor.journal.events import RunStarted
 from ductor.journal.state import ASKING, NodeState, RunState
 
 EVENT_NAME = "event:"
 """Begins the names under which parked nodes hear events."""
+
+
+class StartedRun(msgspec.Struct, frozen=True):
+    """A run that this tick starts: a child, or the one that continues this run."""
+
+    run_id: str
+    started: RunStarted
+    payloads: tuple[Payload, ...] = ()
 
 
 class Outbox(msgspec.Struct):
@@ -17,6 +35,8 @@ class Outbox(msgspec.Struct):
         waits, inbox, digests: rows of nodes that park, by (node, index) and node.
         waits_gone, inbox_gone, digests_gone: nodes whose rows go.
         messages: what became of messages, by id.
+        leases, leases_gone: what nodes (`@run`: the whole run) ask for and hold no longer.
+        forwards_to: the run that continues this one.
     """
 
     waits: dict[tuple[str, int], EventWait] = msgspec.field(default_factory=dict)
@@ -28,6 +48,11 @@ class Outbox(msgspec.Struct):
     messages: dict[str, MessageDisposition] = msgspec.field(default_factory=dict)
     published: list[BusEvent] = msgspec.field(default_factory=list)
     sent: list[SentMessage] = msgspec.field(default_factory=list)
+    started: list[StartedRun] = msgspec.field(default_factory=list)
+    controls: list[SentControl] = msgspec.field(default_factory=list)
+    leases: dict[str, LeaseWait] = msgspec.field(default_factory=dict)
+    leases_gone: dict[str, None] = msgspec.field(default_factory=dict)
+    forwards_to: str = ""
 
     @property
     def is_empty(self) -> bool:
@@ -42,6 +67,11 @@ class Outbox(msgspec.Struct):
             or self.messages
             or self.published
             or self.sent
+            or self.started
+            or self.controls
+            or self.leases
+            or self.leases_gone
+            or self.forwards_to
         )
 
     def leave(self, ref: str, node: NodeState) -> None:

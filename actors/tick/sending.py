@@ -20,7 +20,7 @@ Sending = tuple[EventEmitted, BusEvent] | tuple[SignalSent, SentMessage]
 
 def prepared(tick: Tick, node: ProgramNode, own: JsonObject) -> list[Sending]:
     """Evaluate what the step sends. Raises ExpressionError, ValueRefusedError."""
-    activation = tick.activation.with_own(own)
+    activation = tick.variables(node, own)
     state = tick.state
     base = f"{state.run_id}/{node.ref}/{max(tick.node_state(node).generation, state.reopened_count)}"
     sendings: list[Sending] = []

@@ -96,6 +96,9 @@ def fail(
     tick: Tick, node: ProgramNode, error: ErrorInfo, *, inline: JsonValue = None, ref: PayloadRef | None = None
 ) -> None:
     """The step has failed for good."""
+    if node.scatter:  # what becomes of its siblings is for the scatter and the gather to say
+        _emit_settled(tick, node, "failed", "error", node.plain_edges[NOTHING], inline=inline, ref=ref, error=error)
+        return
     if node.step.on_error == "fail":
         _emit_settled(tick, node, "failed", "error", node.plain_edges[NOTHING], inline=inline, ref=ref, error=error)
         begin_closing(tick, "failed", error=error, reason=f"step {node.ref} failed")
@@ -154,13 +157,13 @@ def _effects_and_edges(tick: Tick, node: ProgramNode, outcome: str, output: Json
     if not node.effects and not has_choices:
         return {}, _edges(node, outcome, tick.activation)
     own = own_values(tick, node, output, None)
-    activation = tick.activation.with_own(own)
+    activation = tick.variables(node, own)
     patch: JsonObject = {}
     if node.effects:
         for key, template in node.effects.items():
             patch[key] = tick.keep_inline(template.render(activation), f"effect {key} of step {node.ref}")
         if has_choices:
-            activation = tick.activation.with_own({**own, "context": {**tick.state.context, **patch}})
+            activation = tick.variables(node, {**own, "context": {**tick.state.context, **patch}})
     return patch, _edges(node, outcome, activation)
 
 
@@ -190,7 +193,7 @@ def _edges(node: ProgramNode, outcome: str, activation: StateActivation) -> Edge
 def _own_for_choices(tick: Tick, node: ProgramNode, outcome: str, error: ErrorInfo | None) -> StateActivation:
     if not _has_choices(node, outcome):
         return tick.activation
-    return tick.activation.with_own(own_values(tick, node, None, error))
+    return tick.variables(node, own_values(tick, node, None, error))
 
 
 def _emit_settled(

@@ -39,7 +39,7 @@ def fire_timer(tick: Tick, timer: TimerFired) -> None:
     elif timer.key == GRACE_TIMER:
         close_open_nodes(tick)
     else:
-        node = tick.program.nodes[timer.key]
+        node = tick.program.node(timer.key)
         try:
             BEHAVIOURS[node.step.type_name].on_timer(tick, node)
         except (ExpressionError, ValueRefusedError) as error:

@@ -5,12 +5,14 @@ the state needs no second way to change. The row begins with its first event: a 
 state untouched.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
-from ductor.actors.tick.activation import StateActivation
+from ductor.actors.tick.activation import StateActivation, child_values
 from ductor.actors.tick.outbox import Outbox
 from ductor.definitions.program import HANDLERS, Program, ProgramNode
-from ductor.definitions.values import JsonValue
+from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.codec import StoredValue, admitted_value
 from ductor.journal.commit import Payload
 from ductor.journal.errors import ValueRefusedError
@@ -39,13 +41,18 @@ class Withdrawal(msgspec.Struct, frozen=True):
 
 
 class Tick:
-    """One tick in the making."""
+    """One tick in the making.
+
+    Attributes:
+        library: programs of the definitions that the run may start, by manifest hash.
+    """
 
     __slots__ = (
         "_outbox",
         "activation",
         "dispatched",
         "events",
+        "library",
         "now_us",
         "payloads",
         "program",
@@ -55,8 +62,11 @@ class Tick:
         "withdrawn",
     )
 
-    def __init__(self, program: Program, state: RunState, now_us: int) -> None:
+    def __init__(
+        self, program: Program, state: RunState, now_us: int, library: Mapping[str, Program] | None = None
+    ) -> None:
         self.program = program
+        self.library: Mapping[str, Program] = {} if library is None else library
         self.state = state
         self.now_us = now_us
         self.activation = StateActivation(program, state, now_us)
@@ -95,6 +105,12 @@ class Tick:
             if any(handler.event is not None for handler in self.program.handlers):
                 self.outbox.withdraw_waits(HANDLERS)
         apply_event(self.state, event)
+
+    def variables(self, node: ProgramNode, own: JsonObject | None = None) -> StateActivation:
+        """What expressions of the node see: the run's variables, the item of a scatter's child, and `own`."""
+        if node.scatter:
+            own = {**child_values(self.state, node.scatter, node.index), **(own or {})}
+        return self.activation if own is None else self.activation.with_own(own)
 
     def node_state(self, node: ProgramNode) -> NodeState:
         """The state of a node of the program."""

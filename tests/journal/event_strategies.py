@@ -69,6 +69,7 @@ def _of_type(annotation: Any, field: str) -> st.SearchStrategy[Any]:
         bool: st.booleans(),
         Any: json_values,
         dict[str, Any]: json_objects,
+        dict[str, str]: st.dictionaries(nodes, texts, max_size=2),
         dict[str, tuple[int, ...]]: st.dictionaries(nodes, st.lists(counts, max_size=2).map(tuple), max_size=2),
     }
     return plain[annotation]
