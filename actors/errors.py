@@ -338,3 +338,19 @@ class UnsupportedDefinitionError(ActorError):
         self.name, self.problems = name, tuple(problems)
         lines = "\n".join(f"  {problem}" for problem in self.problems)
         super().__init__(f"definition {name!r} was not published:\n{lines}")
+
+
+class ImportRefusedError(ActorError):
+    """An export file can't be imported as it is. Nothing was written.
+
+    Attributes:
+        file: its name.
+        problems: why, run by run.
+    """
+
+    code = "import_refused"
+
+    def __init__(self, file: str, problems: Sequence[str]) -> None:
+        self.file, self.problems = file, tuple(problems)
+        lines = "".join(f"\n  {problem}" for problem in self.problems)
+        super().__init__(f"{file} was not imported:{lines}")

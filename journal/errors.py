@@ -148,3 +148,48 @@ class SchemaVersionError(JournalError):
         self.found, self.needed = found, needed
         advice = "run `ductor db migrate`" if found < needed else "upgrade ductor on this host"
         super().__init__(f"the database's schema is at migration {found}, this version needs {needed}: {advice}")
+
+
+class ExportFormatError(JournalError):
+    """A file is no whole export: it was cut off, changed, or is something else.
+
+    Attributes:
+        file, line: where; line 0 means the file as a whole.
+        reason: what is wrong.
+    """
+
+    code = "export_format"
+
+    def __init__(self, file: str, line: int, reason: str) -> None:
+        self.file, self.line, self.reason = file, line, reason
+        super().__init__(f"{file}{f':{line}' if line else ''}: {reason}")
+
+
+class RunNotExportedError(JournalError):
+    """A run can't be read for a replay or an export.
+
+    Attributes:
+        run_id: which run.
+        reason: why.
+    """
+
+    code = "run_not_found"
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        self.run_id, self.reason = run_id, reason
+        super().__init__(f"run {run_id!r} can't be read: {reason}")
+
+
+class RunTooLargeError(JournalError):
+    """A run has more rows than are replayed in memory.
+
+    Attributes:
+        run_id: which run.
+        limit: rows at most.
+    """
+
+    code = "run_too_large"
+
+    def __init__(self, run_id: str, limit: int) -> None:
+        self.run_id, self.limit = run_id, limit
+        super().__init__(f"run {run_id} has more than {limit} rows and is not replayed; `ductor export` takes it whole")

@@ -1,0 +1,116 @@
+"""Exports runs of a store, in pages: what is in memory at a time does not grow with the run.
+
+A run that moves on meanwhile is exported up to the version that it had when its export began; payloads are read after
+that version is known, so that none is missing that a row names.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from ductor.journal.errors import RunNotExportedError
+from ductor.journal.export import (
+    EXPORT_FORMAT,
+    AttemptLine,
+    ControlLine,
+    End,
+    Header,
+    Line,
+    MessageLine,
+    RunEnd,
+    RunLine,
+    definition_line,
+    export_line,
+    payload_line,
+    transition_line,
+)
+from ductor.journal.records import Head
+from ductor.journal.store import Store
+
+PAGE_ROWS: Final = 1_000
+"""Rows of a run that are read at once."""
+
+PAGE_PAYLOADS: Final = 8
+"""Large values that are read at once; each may have 8 MiB."""
+
+
+class Exporter:
+    """Writes one file.
+
+    Args:
+        store: where runs come from.
+        tenant: whose; None for anybody's.
+
+    Attributes:
+        runs: how many have been exported.
+    """
+
+    def __init__(self, store: Store, tenant: str | None = None) -> None:
+        self._store, self._tenant = store, tenant
+        self._manifests: set[str] = set()
+        self.runs = 0
+
+    async def header(self) -> bytes:
+        """The first line."""
+        return export_line(Header(format=EXPORT_FORMAT, exported_at_us=await self._store.now_us()))
+
+    def end(self) -> bytes:
+        """The last line."""
+        return export_line(End(runs=self.runs))
+
+    async def run(self, run_id: str) -> AsyncIterator[bytes]:
+        """The lines of one run.
+
+        Raises:
+            RunNotExportedError: there is no such run, or its definition is gone.
+        """
+        head, inputs = await self._store.head(run_id), await self._store.inputs(run_id)
+        if head is None or inputs is None or self._tenant not in {None, head.tenant}:
+            raise RunNotExportedError(run_id, "there is no such run")
+        if head.manifest_hash not in self._manifests:
+            record = await self._store.manifest(head.manifest_hash)
+            if record is None:
+                raise RunNotExportedError(run_id, f"the database holds no manifest {head.manifest_hash}")
+            self._manifests.add(head.manifest_hash)
+            yield export_line(definition_line(record))
+        yield export_line(RunLine(head=head))
+        lines = 0
+        async for line in self._rows(head, inputs.head_version):
+            lines += 1
+            yield export_line(line)
+        yield export_line(RunEnd(run_id=head.run_id, lines=lines))
+        self.runs += 1
+
+    async def _rows(self, head: Head, last_version: int) -> AsyncIterator[Line]:
+        store, run_id = self._store, head.run_id
+        hash = ""
+        while payloads := await store.payload_page(run_id, after_hash=hash, limit=PAGE_PAYLOADS):
+            for payload in payloads:
+                yield payload_line(payload)
+            hash = payloads[-1].hash
+        version = 0
+        while version < last_version:
+            rows = await store.history(run_id, after_version=version, limit=min(PAGE_ROWS, last_version - version))
+            if not rows:
+                raise RunNotExportedError(run_id, f"version {version + 1} of its journal is missing")
+            for row in rows:
+                yield transition_line(row)
+            version = rows[-1].version
+        async for line in self._inputs(run_id):
+            yield line
+
+    async def _inputs(self, run_id: str) -> AsyncIterator[Line]:
+        store, after = self._store, ("", 0)
+        while attempts := await store.attempt_page(run_id, after=after, limit=PAGE_ROWS):
+            for attempt in attempts:
+                yield AttemptLine(row=attempt)
+            after = attempts[-1].node, attempts[-1].generation
+        request_id = ""
+        while controls := await store.control_page(run_id, after_request_id=request_id, limit=PAGE_ROWS):
+            for control in controls:
+                yield ControlLine(row=control)
+            request_id = controls[-1].request_id
+        position = 0
+        while messages := await store.message_page(run_id, after_position=position, limit=PAGE_ROWS):
+            for message in messages:
+                yield MessageLine(row=message)
+            position = messages[-1].message.position
