@@ -1,10 +1,22 @@
 """The distributed queue under test, once for each tier."""
 
+import itertools
+import os
+from collections.abc import AsyncIterator, Iterator
+
 import pytest
 
 from ductor.actors.queue.memory import MemoryQueue
+from ductor.actors.queue.redis.connection import RedisSettings
+from ductor.actors.queue.redis.queue import RedisQueue
 from ductor.journal.clock import SystemClock
 from tests.queue_harness import QueueUnderTest
+from tests.redis_server import RedisServer, redis_server_of_its_own
+
+PATIENT_MS = 10_000
+"""Tests that are not about time must not fail for a busy machine."""
+
+_numbers = itertools.count(1)
 
 
 @pytest.fixture
@@ -19,7 +31,46 @@ async def memory_queue() -> QueueUnderTest:
     return QueueUnderTest(queue, queue, expire_leases)
 
 
-@pytest.fixture(params=["memory_queue"])
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """One server for all tests that do it no harm; each takes a shard of its own."""
+    with redis_server_of_its_own() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_settings(redis_server: RedisServer) -> RedisSettings:
+    """A shard without items."""
+    shard = f"test-{os.getpid()}-{next(_numbers)}"
+    return RedisSettings(
+        url=redis_server.url, shard=shard, command_timeout_ms=PATIENT_MS, connect_timeout_ms=PATIENT_MS
+    )
+
+
+def expire_leases_in_redis(server: RedisServer, shard: str) -> None:
+    """Let every lease of the shard have run out long ago."""
+    with server.client() as client:
+        for key in client.scan_iter(f"{{{shard}}}:leased:*"):
+            for token in client.zrange(key, 0, -1):
+                client.zadd(key, {token: 0})
+
+
+@pytest.fixture
+async def redis_queue(redis_server: RedisServer, redis_settings: RedisSettings) -> AsyncIterator[QueueUnderTest]:
+    """The Redis tier as two processes have it."""
+    queue, other = RedisQueue(redis_settings), RedisQueue(redis_settings)
+    await queue.open()
+    await other.open()
+
+    async def expire_leases() -> None:
+        expire_leases_in_redis(redis_server, redis_settings.shard)
+
+    yield QueueUnderTest(queue, other, expire_leases)
+    await queue.close()
+    await other.close()
+
+
+@pytest.fixture(params=["memory_queue", "redis_queue"])
 def under_test(request: pytest.FixtureRequest) -> QueueUnderTest:
     """An open queue without items."""
     opened: QueueUnderTest = request.getfixturevalue(request.param)

@@ -1,0 +1,1 @@
+"""The Redis tier of the distributed queue."""

