@@ -54,6 +54,7 @@ from ductor.journal.records import (
     Transition,
 )
 from ductor.journal.sorted_items import SortedItems
+from ductor.journal.store import MAX_FEED_PAGE_BYTES
 
 DEFAULT_QUEUE_LIMIT = 10_000
 """Commits that may wait before starts are turned away."""
@@ -388,11 +389,19 @@ class MemoryStore(MemoryDigests, MemoryBus, MemoryTriggers, MemoryBulkControls, 
 
     # --- the feed -----------------------------------------------------------------------------------------------------
 
-    async def feed(self, after: FeedPosition, limit: int) -> Sequence[FeedEntry]:
+    async def feed(
+        self, after: FeedPosition, limit: int, *, max_bytes: int = MAX_FEED_PAGE_BYTES
+    ) -> Sequence[FeedEntry]:
         """Journal rows of all runs in commit order."""
         self._check_open()
         index = self._feed_index(after)
-        return self._feed[index : index + limit]
+        page: list[FeedEntry] = []
+        for entry in self._feed[index : index + limit]:
+            if max_bytes <= 0:
+                break
+            page.append(entry)
+            max_bytes -= len(entry.transition.events)
+        return page
 
     async def feed_lag(self, after: FeedPosition) -> FeedLag:
         """How far behind `after` is."""

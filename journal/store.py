@@ -62,6 +62,9 @@ MAX_EVENT_PAYLOAD_BYTES = 1 << 20
 MAX_INBOX_PEOPLE = 1_000
 """People whom one inbox item may name."""
 
+MAX_FEED_PAGE_BYTES = 16 * 1024 * 1024
+"""Bytes of events in one page of the feed, unless its reader wants fewer; the last row of the page may go beyond."""
+
 
 class Store(BulkControlStore, DigestStore, TransferStore, Protocol):
     """See the module's docstring. Reads raise StoreUnavailableError when the database can't be reached."""
@@ -278,8 +281,11 @@ class Store(BulkControlStore, DigestStore, TransferStore, Protocol):
         """Hosts whose heartbeat is recent by the database's clock."""
         ...
 
-    async def feed(self, after: FeedPosition, limit: int) -> Sequence[FeedEntry]:
-        """Journal rows of all runs in commit order, never stepping over one that may still commit."""
+    async def feed(
+        self, after: FeedPosition, limit: int, *, max_bytes: int = MAX_FEED_PAGE_BYTES
+    ) -> Sequence[FeedEntry]:
+        """Journal rows of all runs in commit order, never stepping over one that may still commit. A page ends with the
+        row that fills `max_bytes` of events."""
         ...
 
     async def feed_lag(self, after: FeedPosition) -> FeedLag:

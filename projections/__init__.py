@@ -1,1 +1,1 @@
-"""What people ask: views derived from the journal."""
+"""What people ask: read models kept from the journal of all runs, and the questions to them."""

@@ -16,6 +16,7 @@ from ductor.journal.postgres.database import Database
 from ductor.journal.postgres.migrations import lock
 from ductor.journal.postgres.rows import transition
 from ductor.journal.records import FeedEntry, FeedLag, FeedPosition
+from ductor.journal.store import MAX_FEED_PAGE_BYTES
 
 LAG_ROWS_LIMIT = 100_000
 """Rows that a lag report counts at most."""
@@ -27,10 +28,18 @@ class Feed:
 
     _database: Database
 
-    async def feed(self, after: FeedPosition, limit: int) -> Sequence[FeedEntry]:
-        """Journal rows of all runs in commit order, never stepping over one that may still commit."""
+    async def feed(
+        self, after: FeedPosition, limit: int, *, max_bytes: int = MAX_FEED_PAGE_BYTES
+    ) -> Sequence[FeedEntry]:
+        """Journal rows of all runs in commit order, never stepping over one that may still commit. Bytes are those that
+        the database keeps, which may be compressed."""
         rows = await self._database.fetch(
-            "feed", era=after.era, transaction_id=str(after.transaction_id), position=after.position, limit=limit
+            "feed",
+            era=after.era,
+            transaction_id=str(after.transaction_id),
+            position=after.position,
+            limit=limit,
+            max_bytes=max_bytes,
         )
         return [FeedEntry(FeedPosition(row[0], row[1], row[2]), transition(row, 3)) for row in rows]
 

@@ -156,14 +156,21 @@ WHERE h.heartbeat_at_us >= ductor.eec_now_us() - :alive_within_us::bigint ORDER 
 
 -- name: feed
 -- Rows of earlier eras are settled. In the current one nothing at or above the oldest running transaction may be read:
--- a row of a transaction that is still open could appear below it later.
+-- a row of a transaction that is still open could appear below it later. The bytes are those that are stored, so that
+-- a row beyond the bound is not read at all.
 SELECT era, transaction_id::text::bigint, position, run_id::text, version, commit_id, at_us, events::text, hash
-FROM ductor.eec_workflow_transition
-WHERE (era, transaction_id, position) > (:era::integer, :transaction_id::text::xid8, :position::bigint)
-    AND (era < (SELECT max(era) FROM ductor.eec_journal_era)
-        OR transaction_id < pg_snapshot_xmin(pg_current_snapshot()))
+FROM (
+    SELECT *, sum(pg_column_size(events)) OVER (ORDER BY era, transaction_id, position ROWS UNBOUNDED PRECEDING)
+        - pg_column_size(events) AS bytes_before
+    FROM ductor.eec_workflow_transition
+    WHERE (era, transaction_id, position) > (:era::integer, :transaction_id::text::xid8, :position::bigint)
+        AND (era < (SELECT max(era) FROM ductor.eec_journal_era)
+            OR transaction_id < pg_snapshot_xmin(pg_current_snapshot()))
+    ORDER BY era, transaction_id, position
+    LIMIT :limit::integer
+) AS page
+WHERE bytes_before < :max_bytes::bigint
 ORDER BY era, transaction_id, position
-LIMIT :limit::integer
 
 -- name: feed_lag
 SELECT count(*)::integer AS rows, coalesce(ductor.eec_now_us() - min(at_us), 0) AS oldest_age_us,

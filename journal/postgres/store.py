@@ -45,6 +45,11 @@ class PostgresStore(Runs, Wakeups, Inputs, Messages, Bus, Triggers, Digests, Bul
         self._inputs = inputs(self._database)
         self._writer = Writer(self._settings, self._limits)
 
+    @property
+    def settings(self) -> ConnectionSettings:
+        """How the database is reached."""
+        return self._settings
+
     async def __aenter__(self) -> Self:
         await self.open()
         return self
