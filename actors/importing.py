@@ -14,17 +14,15 @@ refused, or, with `closes_open`, terminated by a control of the import: one row 
 any other, so that the copy can be proved too. What waited for it (controls, results, messages) is answered accordingly.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from ductor.actors.errors import ImportRefusedError
-from ductor.actors.publication import places_of
+from ductor.actors.recorded_programs import RunPrograms
 from ductor.actors.tick.compute import TickInputs, compute
 from ductor.definitions.expressions import FunctionLibrary
-from ductor.definitions.manifest import decode_manifest
-from ductor.definitions.program import load_program
 from ductor.definitions.values import JsonObject
 from ductor.journal.chain import link
 from ductor.journal.codec import encode_events
@@ -88,7 +86,7 @@ class _Plan(msgspec.Struct, kw_only=True):
     """What is to become of one run."""
 
     head: Head
-    definition: PublishedDefinition
+    definitions: list[PublishedDefinition]
     rows: int
     is_new: bool
     closing: RunPage | None = None
@@ -141,10 +139,7 @@ class Importer:
                 head, state = line.head, RunState(run_id=line.head.run_id)
             elif isinstance(line, RunEnd):
                 assert head is not None
-                definition = msgspec.structs.replace(
-                    reader.definitions[head.manifest_hash], tenant=head.tenant, name=head.definition
-                )
-                problem = await self._plan(head, state, definition, now_us, plans)
+                problem = await self._plan(head, state, reader.definitions, now_us, plans)
                 if problem and len(problems) < MAX_PROBLEMS:
                     problems.append(f"run {state.run_id}: {problem}")
         if problems:
@@ -152,43 +147,52 @@ class Importer:
         return plans
 
     async def _plan(
-        self, head: Head, state: RunState, definition: PublishedDefinition, now_us: int, plans: dict[str, _Plan]
+        self,
+        head: Head,
+        state: RunState,
+        known: Mapping[str, PublishedDefinition],
+        now_us: int,
+        plans: dict[str, _Plan],
     ) -> str:
         """Decide about one run. Returns why it can't be imported, empty when it can."""
         if not is_run_id(state.run_id):
             return "its id is no UUID in lower case with hyphens"
         if (head.tenant, head.definition, head.manifest_hash) != (state.tenant, state.definition, state.manifest_hash):
             return "its head is not what its journal says"
+        missing = sorted(hash for hash in state.definitions.values() if hash not in known)
+        if missing:
+            return f"the definition {missing[0]} that it may start is not in the file"
+        needed = [head.manifest_hash, *dict.fromkeys(state.definitions.values())]
+        definitions = [msgspec.structs.replace(known[hash], tenant=head.tenant) for hash in needed]
         rows, was_open, closing = state.version, not state.is_terminal, None
         is_new = await self._store.head(state.run_id) is None
         if not is_new:
-            known = await self._store.history(state.run_id, after_version=rows - 1, limit=1)
-            if not known or known[0].hash != state.last_hash:
+            stored = await self._store.history(state.run_id, after_version=rows - 1, limit=1)
+            if not stored or stored[0].hash != state.last_hash:
                 return "the database has it with another journal, and keeps that"
         elif was_open:
             if not self._closes_open:
                 return (
                     f"it is {state.status} and would not go on here; import it as closed (`--as-closed`) to look at it"
                 )
-            closing = self._closing(state, definition, now_us)
+            closing = self._closing(state, definitions, now_us)
         plans[state.run_id] = _Plan(
             head=_head_of(state),
-            definition=definition,
+            definitions=definitions,
             rows=rows,
             is_new=is_new,
             closing=closing,
         )
         return ""
 
-    def _closing(self, state: RunState, definition: PublishedDefinition, now_us: int) -> RunPage:
+    def _closing(self, state: RunState, definitions: Sequence[PublishedDefinition], now_us: int) -> RunPage:
         """The row that terminates an open run. `state` becomes the one after it."""
-        program = load_program(
-            decode_manifest(definition.manifest), places=places_of(definition), functions=self._functions
-        )
+        programs = RunPrograms.load(definitions[0], definitions[1:], self._functions)
+        program = programs.program.carried_out_by(state.body)
         arguments: JsonObject = {"reason": CLOSED_BY_IMPORT}
         control = ControlReceived(request_id=IMPORT_REQUEST_ID, kind="terminate", arguments=arguments, by="import")
         last_hash = state.last_hash
-        events = encode_events(compute(program, state, TickInputs(control=control), now_us).events)
+        events = encode_events(compute(program, state, TickInputs(control=control), now_us, programs.library).events)
         chain_hash = link(last_hash, state.run_id, state.version, state.at_us, events)
         finish_row(state, chain_hash)
         row = Transition(
@@ -222,7 +226,7 @@ class Importer:
             plan = plans.get(line.head.run_id)
             if plan is None:
                 raise reader.error("the file has changed while it was read")
-            if plan.is_new and not await self._store.import_run(plan.head, plan.definition, _pages(read, plan)):
+            if plan.is_new and not await self._store.import_run(plan.head, plan.definitions, _pages(read, plan)):
                 raise ImportRefusedError(self._file, [f"run {plan.head.run_id} has come into the database meanwhile"])
             imported.append(_imported(plan))
         return imported

@@ -16,8 +16,8 @@ from typing import Literal
 
 import msgspec
 
+from ductor.actors.recorded_programs import RunPrograms
 from ductor.actors.tick.compute import TickInputs, compute
-from ductor.definitions.program import Program
 from ductor.definitions.values import JsonValue
 from ductor.journal.chain import link
 from ductor.journal.codec import decode_events, decode_state, encode_events, encode_state
@@ -64,7 +64,8 @@ class RowVerifier:
     """Proves the rows of one run in order.
 
     Args:
-        program: of the run's definition, or of one that claims to decide the same.
+        programs: of the run's definition, or of one that claims to decide the same; None folds the rows and computes
+            nothing.
         payloads: the run's large values by hash.
         is_thorough: compute from copies of the folded state; see the module's docstring.
 
@@ -74,9 +75,9 @@ class RowVerifier:
     """
 
     def __init__(
-        self, program: Program, run_id: str, payloads: dict[str, JsonValue], *, is_thorough: bool = False
+        self, programs: RunPrograms | None, run_id: str, payloads: dict[str, JsonValue], *, is_thorough: bool = False
     ) -> None:
-        self._program, self._run_id, self._is_thorough = program, run_id, is_thorough
+        self._programs, self._run_id, self._is_thorough = programs, run_id, is_thorough
         self._payloads = payloads
         self.state = RunState(run_id=run_id)
         self.state.payloads = payloads
@@ -96,7 +97,7 @@ class RowVerifier:
         return broken or found
 
     def _computed_divergence(self, row: Transition, events: Sequence[AnyEvent]) -> Divergence | None:
-        if is_start_of_a_client(events):
+        if self._programs is None or is_start_of_a_client(events):
             fold_row(self.state, row.version, row.at_us, row.hash, events)
             return None
         again = self.state
@@ -105,7 +106,7 @@ class RowVerifier:
             again.payloads = dict(self._payloads)
             fold_row(self.state, row.version, row.at_us, row.hash, events)
         try:
-            computed = recomputed(self._program, again, events, row.at_us)
+            computed = recomputed(self._programs, again, events, row.at_us)
         except Exception as error:  # noqa: BLE001 - whatever a foreign definition makes of the row is what was asked for
             return self._divergence(row, "failed", f"computing it raises {type(error).__name__}: {error}")
         if computed != row.events:
@@ -149,14 +150,14 @@ def comparable(state: RunState) -> bytes:
 
 
 def prove_rows(
-    program: Program,
+    programs: RunPrograms,
     run_id: str,
     rows: Iterable[Transition],
     payloads: dict[str, JsonValue],
     report: Callable[[str, str], None],
 ) -> RunState:
     """Prove all rows of a run thoroughly; `report` takes rule and what is wrong. The state after the last one."""
-    verifier = RowVerifier(program, run_id, payloads, is_thorough=True)
+    verifier = RowVerifier(programs, run_id, payloads, is_thorough=True)
     for row in rows:
         found = verifier.verify(row)
         if found is not None:
@@ -164,9 +165,11 @@ def prove_rows(
     return verifier.state
 
 
-def recomputed(program: Program, before: RunState, events: Sequence[AnyEvent], at_us: int) -> bytes:
+def recomputed(programs: RunPrograms, before: RunState, events: Sequence[AnyEvent], at_us: int) -> bytes:
     """The row that the tick makes of the recorded inputs. `before` becomes the state after it."""
-    return encode_events(compute(program, before, recorded_inputs(events), at_us).events)
+    started = next((event for event in events if isinstance(event, RunStarted)), None)
+    program = programs.program.carried_out_by(before.body if started is None else started.body)
+    return encode_events(compute(program, before, recorded_inputs(events), at_us, programs.library).events)
 
 
 def recorded_inputs(events: Iterable[AnyEvent]) -> TickInputs:

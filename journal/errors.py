@@ -193,3 +193,18 @@ class RunTooLargeError(JournalError):
     def __init__(self, run_id: str, limit: int) -> None:
         self.run_id, self.limit = run_id, limit
         super().__init__(f"run {run_id} has more than {limit} rows and is not replayed; `ductor export` takes it whole")
+
+
+class ReceiptFormatError(JournalError):
+    """A file is no receipt of this version.
+
+    Attributes:
+        file: which one.
+        reason: what is wrong.
+    """
+
+    code = "receipt_format"
+
+    def __init__(self, file: str, reason: str) -> None:
+        self.file, self.reason = file, reason
+        super().__init__(f"{file} is no receipt: {reason}")

@@ -4,10 +4,12 @@ A run that moves on meanwhile is exported up to the version that it had when its
 that version is known, so that none is missing that a row names.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from ductor.journal.errors import RunNotExportedError
+from ductor.journal.codec import decode_events
+from ductor.journal.errors import RunNotExportedError, UnknownEventError
+from ductor.journal.events import RunStarted
 from ductor.journal.export import (
     EXPORT_FORMAT,
     AttemptLine,
@@ -23,7 +25,7 @@ from ductor.journal.export import (
     payload_line,
     transition_line,
 )
-from ductor.journal.records import Head
+from ductor.journal.records import Head, PublishedDefinition, Transition
 from ductor.journal.store import Store
 
 PAGE_ROWS: Final = 1_000
@@ -66,12 +68,10 @@ class Exporter:
         head, inputs = await self._store.head(run_id), await self._store.inputs(run_id)
         if head is None or inputs is None or self._tenant not in {None, head.tenant}:
             raise RunNotExportedError(run_id, "there is no such run")
-        if head.manifest_hash not in self._manifests:
-            record = await self._store.manifest(head.manifest_hash)
-            if record is None:
-                raise RunNotExportedError(run_id, f"the database holds no manifest {head.manifest_hash}")
-            self._manifests.add(head.manifest_hash)
-            yield export_line(definition_line(record))
+        for manifest_hash in await manifest_hashes(self._store, head):
+            if manifest_hash not in self._manifests:
+                yield export_line(definition_line(await stored_definition(self._store, run_id, manifest_hash)))
+                self._manifests.add(manifest_hash)
         yield export_line(RunLine(head=head))
         lines = 0
         async for line in self._rows(head, inputs.head_version):
@@ -114,3 +114,29 @@ class Exporter:
             for message in messages:
                 yield MessageLine(row=message)
             position = messages[-1].message.position
+
+
+async def manifest_hashes(store: Store, head: Head) -> list[str]:
+    """The manifests that a run needs to be carried out or proved: its own first, then those it may start."""
+    rows = await store.history(head.run_id, limit=1)
+    return [head.manifest_hash, *started_manifests(rows)]
+
+
+def started_manifests(rows: Sequence[Transition]) -> list[str]:
+    """Hashes of the manifests that a run may start, from its first row. What can't be read names none."""
+    if not rows or rows[0].version != 1:
+        return []
+    try:
+        events = decode_events(rows[0].events, run_id=rows[0].run_id, version=1)
+    except UnknownEventError:
+        return []
+    started = [event for event in events if isinstance(event, RunStarted)]
+    return list(dict.fromkeys(hash for event in started for hash in event.definitions.values()))
+
+
+async def stored_definition(store: Store, run_id: str, manifest_hash: str) -> PublishedDefinition:
+    """A definition of a run. Raises RunNotExportedError."""
+    record = await store.manifest(manifest_hash)
+    if record is None:
+        raise RunNotExportedError(run_id, f"the database holds no manifest {manifest_hash}")
+    return record

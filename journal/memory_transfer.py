@@ -45,7 +45,9 @@ class MemoryTransfer(MemoryMessages):
         messages = self._messages.get(run_id)
         return [] if messages is None else messages.read_page(after_position, limit)
 
-    async def import_run(self, head: Head, definition: PublishedDefinition, pages: AsyncIterable[RunPage]) -> bool:
+    async def import_run(
+        self, head: Head, definitions: Sequence[PublishedDefinition], pages: AsyncIterable[RunPage]
+    ) -> bool:
         """Write a closed run and all its rows; False, and nothing written, where the run exists."""
         check_closed(head)
         if self._run(head.run_id) is not None:
@@ -60,7 +62,8 @@ class MemoryTransfer(MemoryMessages):
             return False
         self._runs[head.run_id] = run
         self._messages[head.run_id] = messages
-        self._definitions.keep(definition, self._clock.now_us())
+        for definition in definitions:
+            self._definitions.keep(definition, self._clock.now_us())
         self._imported(run)
         return True
 

@@ -9,6 +9,7 @@ from ductor.definitions.values import JsonValue
 from ductor.journal.codec import decode_value
 from ductor.journal.errors import ExportFormatError, RunNotExportedError, RunTooLargeError
 from ductor.journal.export import ExportReader, PayloadLine, RunEnd, RunLine
+from ductor.journal.exporting import started_manifests, stored_definition
 from ductor.journal.records import Head, PublishedDefinition, Transition
 from ductor.journal.replay import fold_transition
 from ductor.journal.state import RunState
@@ -29,6 +30,7 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
         definition: the one that the run is pinned to.
         rows: its journal from version 1 on.
         payloads: its large values by hash, as they were stored.
+        library: the definitions that it may start.
         source: where it comes from: the file's name, empty for a store.
     """
 
@@ -36,6 +38,7 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     definition: PublishedDefinition
     rows: list[Transition]
     payloads: dict[str, bytes] = msgspec.field(default_factory=dict)
+    library: tuple[PublishedDefinition, ...] = ()
     source: str = ""
 
     @property
@@ -74,9 +77,7 @@ async def recorded_run(store: Store, run_id: str, *, tenant: str | None = None) 
     head = await store.head(run_id)
     if head is None or tenant not in {None, head.tenant}:
         raise RunNotExportedError(run_id, "there is no such run")
-    definition = await store.manifest(head.manifest_hash)
-    if definition is None:
-        raise RunNotExportedError(run_id, f"the database holds no manifest {head.manifest_hash}")
+    definition = await stored_definition(store, run_id, head.manifest_hash)
     rows: list[Transition] = []
     while page := await store.history(run_id, after_version=rows[-1].version if rows else 0, limit=PAGE_ROWS):
         rows.extend(page)
@@ -86,7 +87,8 @@ async def recorded_run(store: Store, run_id: str, *, tenant: str | None = None) 
     while large := await store.payload_page(run_id, after_hash=hash, limit=PAGE_PAYLOADS):
         payloads.update((payload.hash, payload.text) for payload in large)
         hash = large[-1].hash
-    return RecordedRun(head=head, definition=definition, rows=rows, payloads=payloads)
+    library = [await stored_definition(store, run_id, hash) for hash in started_manifests(rows)]
+    return RecordedRun(head=head, definition=definition, rows=rows, payloads=payloads, library=tuple(library))
 
 
 def exported_runs(lines: Iterable[bytes], file: str) -> Iterator[RecordedRun]:
@@ -115,6 +117,9 @@ def exported_runs(lines: Iterable[bytes], file: str) -> Iterator[RecordedRun]:
                 definition=reader.definitions[head.manifest_hash],
                 rows=rows,
                 payloads=payloads,
+                library=tuple(
+                    reader.definitions[hash] for hash in started_manifests(rows) if hash in reader.definitions
+                ),
                 source=file,
             )
 

@@ -56,10 +56,12 @@ class TransferStore(Protocol):
         """Messages to a run, in order of position."""
         ...
 
-    async def import_run(self, head: Head, definition: PublishedDefinition, pages: AsyncIterable[RunPage]) -> bool:
+    async def import_run(
+        self, head: Head, definitions: Sequence[PublishedDefinition], pages: AsyncIterable[RunPage]
+    ) -> bool:
         """Write a closed run and all its rows in one transaction; False, and nothing written, where the run exists.
 
-        The definition is kept for the run, withdrawn from new starts, unless the tenant has it already. The head's
+        The definitions are kept for the run, withdrawn from new starts, unless the tenant has them already. The head's
         start key is shown and reserves nothing. The rows are new to the feed.
 
         Raises:

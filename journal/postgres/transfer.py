@@ -54,7 +54,9 @@ class Transfer:
         rows = await self._database.fetch("message_page", run_id=run_id, after_position=after_position, limit=limit)
         return [StoredMessage(message=_decode_message(row[0]), disposition=row[1], version=row[2]) for row in rows]
 
-    async def import_run(self, head: Head, definition: PublishedDefinition, pages: AsyncIterable[RunPage]) -> bool:
+    async def import_run(
+        self, head: Head, definitions: Sequence[PublishedDefinition], pages: AsyncIterable[RunPage]
+    ) -> bool:
         """Write a closed run and all its rows in one transaction; False, and nothing written, where the run exists."""
         check_closed(head)
         if not is_run_id(head.run_id):
@@ -62,27 +64,21 @@ class Transfer:
         async with self._database.transaction() as connection:
             fetch = fetch_on(connection)
             try:
-                return await _import_run(fetch, head, definition, pages)
+                return await _import_run(fetch, head, definitions, pages)
             except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, UnicodeEncodeError) as error:
                 raise ValueRefusedError(f"run {head.run_id}", "", str(error)) from error
 
 
-async def _import_run(fetch: Fetch, head: Head, definition: PublishedDefinition, pages: AsyncIterable[RunPage]) -> bool:
+async def _import_run(
+    fetch: Fetch, head: Head, definitions: Sequence[PublishedDefinition], pages: AsyncIterable[RunPage]
+) -> bool:
     values = msgspec.structs.asdict(head)
     if not await fetch("import_head", **{**values, "search_attributes": json_text(head.search_attributes)}):
         return False
-    await fetch(
-        "import_definition",
-        tenant=definition.tenant,
-        name=definition.name,
-        manifest_hash=definition.manifest_hash,
-        version=definition.version,
-        manifest=definition.manifest.decode(),
-        source=definition.source,
-        file=definition.file,
-        places=definition.places.decode(),
-        published_at_us=definition.published_at_us,
-    )
+    for definition in definitions:
+        values = msgspec.structs.asdict(definition)
+        texts = {"manifest": definition.manifest.decode(), "places": definition.places.decode()}
+        await fetch("import_definition", **{**values, **texts})
     async for page in pages:
         await _import_page(fetch, head.run_id, page)
     return True

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from ductor.actors.engine import Engine
+from ductor.actors.recorded_programs import RunPrograms
 from ductor.actors.verify import comparable, prove_rows
 from ductor.journal.codec import decode_value, encode_state
 from ductor.journal.events import TERMINAL_RUN_STATUSES
@@ -114,8 +115,8 @@ def check_runs(world: World, watcher: Watcher, report: Report) -> int:
         rows = world.database.call("history", (run_id,), {"limit": 1_000_000})
         count += len(rows)
         payloads = {payload.hash: decode_value(payload.text) for payload in run.payloads}
-        program = watcher.programs[run.head.manifest_hash]
-        state = prove_rows(program, run_id, rows, payloads, partial(report, run_id))
+        programs = RunPrograms(watcher.programs[run.head.manifest_hash], watcher.programs)
+        state = prove_rows(programs, run_id, rows, payloads, partial(report, run_id))
         if encode_state(loaded_state(run)) != encode_state(state):
             report(run_id, "live state", "what a snapshot and the rows after it give is not what all rows give")
         if run.head.status != state.status:

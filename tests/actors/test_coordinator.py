@@ -9,6 +9,7 @@ from ductor.actors.coordinator import MAX_CONFLICTS
 from ductor.actors.engine import MAX_ACTOR_FAILURES
 from ductor.actors.errors import ControlRefusedError
 from ductor.actors.messages import Wake
+from ductor.actors.recorded_programs import RunPrograms
 from ductor.actors.tick.compute import compute
 from ductor.actors.verify import recomputed
 from ductor.journal.codec import encode_events
@@ -250,4 +251,4 @@ async def test_every_row_of_the_journal_can_be_computed_again():
             before = RunState(run_id=started.run_id)
             for earlier in rows[: row.version - 1]:
                 fold_row(before, earlier.version, earlier.at_us, bytes.fromhex(earlier.hash), earlier.events)
-            assert recomputed(program, before, list(row.events), row.at_us) == encode_events(row.events)
+            assert recomputed(RunPrograms(program), before, list(row.events), row.at_us) == encode_events(row.events)

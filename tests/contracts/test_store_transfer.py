@@ -155,7 +155,7 @@ async def test_an_imported_run_is_read_as_it_was(store: Store):
     head = head_of(run, key="k-1", error_type="Boom", status="failed", search_attributes={"a": [1]})
     is_new = await store.import_run(
         head,
-        definition(),
+        [definition()],
         pages(
             RunPage(payloads=(Payload("ab", TEXT),), transitions=rows[:2]),
             RunPage(transitions=rows[2:], attempts=(attempt,), controls=(control,), messages=(message,)),
@@ -176,7 +176,7 @@ async def test_an_imported_run_is_read_as_it_was(store: Store):
 
 async def test_an_imported_run_reserves_nothing_and_wakes_nobody(store: Store):
     run = RunWriter()
-    await store.import_run(head_of(run, key="k-1"), definition(), pages(RunPage(transitions=transitions_of(run, 1))))
+    await store.import_run(head_of(run, key="k-1"), [definition()], pages(RunPage(transitions=transitions_of(run, 1))))
     assert await store.find_start_key("acme", "order", "k-1") is None
     assert list(await store.runs_to_recover(None, 9)) == []
     assert list(await store.runs_to_wake(2**62, 9)) == []
@@ -192,14 +192,14 @@ async def test_a_run_that_exists_is_left_as_it_is(store: Store):
     before = await store.history(run.run_id)
     again = RunWriter(run.run_id)
     rows = transitions_of(again, 3)
-    assert not await store.import_run(head_of(run), definition(), pages(RunPage(transitions=rows)))
+    assert not await store.import_run(head_of(run), [definition()], pages(RunPage(transitions=rows)))
     assert await store.history(run.run_id) == before
     assert await store.manifest("m1") is None
 
 
 async def test_an_imported_definition_can_not_be_started_and_changes_none(store: Store):
     first, second = RunWriter(), RunWriter()
-    await store.import_run(head_of(first), definition(), pages(RunPage(transitions=transitions_of(first, 1))))
+    await store.import_run(head_of(first), [definition()], pages(RunPage(transitions=transitions_of(first, 1))))
     kept = await store.manifest("m1")
     assert kept is not None
     assert (kept.manifest, kept.source, kept.is_published) == (b'{"name":"order"}', "text", False)
@@ -209,7 +209,7 @@ async def test_an_imported_definition_can_not_be_started_and_changes_none(store:
     await store.publish(definition("m2", manifest=b'{"name":"order","v":2}'))
     head = head_of(second, manifest_hash="m2")
     rows = transitions_of(second, 1)
-    await store.import_run(head, definition("m2", source="another text"), pages(RunPage(transitions=rows)))
+    await store.import_run(head, [definition("m2", source="another text")], pages(RunPage(transitions=rows)))
     published = await store.definition("acme", "order")
     assert published is not None
     assert (published.manifest_hash, published.source, published.is_published) == ("m2", "text", True)
@@ -218,7 +218,7 @@ async def test_an_imported_definition_can_not_be_started_and_changes_none(store:
 async def test_an_open_run_is_refused(store: Store):
     run = RunWriter()
     with pytest.raises(ValueRefusedError, match="is waiting; only closed runs are imported"):
-        await store.import_run(head_of(run, status="waiting"), definition(), pages())
+        await store.import_run(head_of(run, status="waiting"), [definition()], pages())
     assert await store.head(run.run_id) is None
 
 
@@ -229,7 +229,7 @@ async def test_an_import_that_breaks_off_leaves_nothing(store: Store):
 
     with pytest.raises(ValueRefusedError):
         await store.import_run(
-            head_of(run), definition(), pages(RunPage(transitions=rows[:1]), RunPage(transitions=(broken,)))
+            head_of(run), [definition()], pages(RunPage(transitions=rows[:1]), RunPage(transitions=(broken,)))
         )
 
     async def breaking() -> AsyncIterator[RunPage]:
@@ -237,7 +237,7 @@ async def test_an_import_that_breaks_off_leaves_nothing(store: Store):
         raise OSError("the file is gone")
 
     with pytest.raises(Exception, match="the file is gone"):
-        await store.import_run(head_of(run), definition(), breaking())
+        await store.import_run(head_of(run), [definition()], breaking())
     assert await store.head(run.run_id) is None
     assert list(await store.history(run.run_id)) == []
     assert await store.manifest("m1") is None

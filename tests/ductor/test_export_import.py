@@ -8,9 +8,8 @@ import pytest
 
 from ductor.actors.errors import ImportRefusedError
 from ductor.actors.importing import CLOSED_BY_IMPORT, IMPORT_REQUEST_ID, Importer
+from ductor.actors.recorded_programs import RunPrograms
 from ductor.actors.verify import prove_rows
-from ductor.definitions.manifest import decode_manifest
-from ductor.definitions.program import load_program
 from ductor.journal.chain import link
 from ductor.journal.clock import SystemClock
 from ductor.journal.errors import ExportFormatError
@@ -106,8 +105,8 @@ async def test_an_open_run_is_imported_as_closed_and_can_be_proved(store: Store,
     original = exported_run(lines_of(text), "out.jsonl")
     assert run.rows[:-1] == original.rows
     problems: list[tuple[str, str]] = []
-    program = load_program(decode_manifest(run.definition.manifest))
-    state = prove_rows(program, run.run_id, run.rows, run.values(), lambda rule, why: problems.append((rule, why)))
+    programs = RunPrograms.load(run.definition)
+    state = prove_rows(programs, run.run_id, run.rows, run.values(), lambda rule, why: problems.append((rule, why)))
     assert problems == []
     assert (state.status, state.reason) == ("terminated", f"terminate requested by import: {CLOSED_BY_IMPORT}")
     control = await store.control(run.run_id, IMPORT_REQUEST_ID)

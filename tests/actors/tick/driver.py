@@ -9,6 +9,7 @@ and inbox items of parked nodes are there, those of all others are gone. No mess
 import textwrap
 import uuid
 
+from ductor.actors.recorded_programs import RunPrograms
 from ductor.actors.tick.compute import TickInputs, compute
 from ductor.actors.tick.outbox import Outbox
 from ductor.actors.tick.payload import TickPayload
@@ -250,7 +251,8 @@ class Driver:
             )
         )
         assert comparable(self.folded()) == comparable(state), "folding the journal does not give the live state"
-        assert recomputed(self.program, before, payload.events, state.at_us) == text, "the row is not reproducible"
+        again = recomputed(RunPrograms(self.program), before, payload.events, state.at_us)
+        assert again == text, "the row is not reproducible"
 
     def _write_outbox(self, payload: TickPayload) -> None:
         """What the commit would write beside the row."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ductor.actors.recorded_programs import RunPrograms
 from ductor.actors.verify import recomputed
 from ductor.definitions.values import JsonValue
 from ductor.journal.events import EventEmitted, SignalSent
@@ -56,7 +57,7 @@ def test_ids_are_the_same_when_the_row_is_computed_again():
     run = sender()
     before = run.folded()
     payload = run.finish("a", {"n": 9})
-    assert recomputed(run.program, before, payload.events, run.state.at_us) == run.rows[-1].events
+    assert recomputed(RunPrograms(run.program), before, payload.events, run.state.at_us) == run.rows[-1].events
 
 
 def test_a_step_that_is_redriven_sends_anew():
