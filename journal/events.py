@@ -90,12 +90,15 @@ class NodeReset(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
 
     Attributes:
         keeps_children: of a scatter: its items and the children that succeeded stay; all others are pending again.
+        children: of a scatter that keeps its children: the only ones that are pending again, by index; empty for all
+            that did not succeed.
     """
 
     node: str
     sources_settled: int = 0
     sources_taken: int = 0
     keeps_children: bool = False
+    children: tuple[int, ...] = ()
 
 
 class OpenChild(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -362,6 +365,8 @@ class ScatterStarted(Event, frozen=True, tag="scatter_started"):
         items: the items in order; of a map its values.
         keys: the key of each child; empty where it is the index.
         is_map: the items came from a map, whose keys the results keep.
+        interval_ms: pause between the starts of two children.
+        is_resumed: a redrive goes on with the items and the children that the scatter has.
     """
 
     node: str
@@ -370,6 +375,8 @@ class ScatterStarted(Event, frozen=True, tag="scatter_started"):
     items_ref: PayloadRef | None = None
     keys: tuple[str, ...] = ()
     is_map: bool = False
+    interval_ms: int = 0
+    is_resumed: bool = False
 
 
 class ChildStarted(Event, frozen=True, tag="child_started"):
@@ -401,11 +408,20 @@ class CompensationsStarted(Event, frozen=True, tag="compensations_started"):
 
 class ContinueRequested(Event, frozen=True, tag="continue_requested"):
     """The run is to be continued as a new one: no step starts any more. What is under way may finish, and what waits in
-    the inbox is taken up, until `until_us`."""
+    the inbox is taken up, until `until_us`. `is_timed`: nothing is left to do, and the successor begins at `until_us`.
+    """
 
     request_id: str
     until_us: int
     reason: str = ""
+    is_timed: bool = False
+
+
+class HistoryWarned(Event, frozen=True, tag="history_warned"):
+    """The journal is coming near to `limit`, its definition's `continue_as_new_after`. Told once in a run."""
+
+    transitions: int
+    limit: int
 
 
 class RunContinued(Event, frozen=True, tag="run_continued"):
@@ -487,6 +503,7 @@ AnyEvent = (
     | ChildStarted
     | CompensationsStarted
     | ContinueRequested
+    | HistoryWarned
     | RunContinued
     | RunCompacted
 )

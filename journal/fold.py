@@ -31,6 +31,7 @@ from ductor.journal.events import (
     DefersStarted,
     Event,
     EventEmitted,
+    HistoryWarned,
     LeaseGranted,
     MessageReceived,
     MessageTaken,
@@ -80,13 +81,15 @@ def begin_row(state: RunState, version: int, at_us: int) -> None:
 def finish_row(state: RunState, chain_hash: bytes) -> None:
     """Leave the row: derive the run's status from what is open now."""
     state.last_hash = chain_hash
+    if state.fanned:
+        state.fanned.clear()
     if state.is_terminal:
         return
     if state.paused_at_us is not None:
         state.status = "paused"
     elif not state.nodes:
         state.status = "pending"
-    elif state.open_nodes and not state.running_count and not state.tick_limited:
+    elif (state.open_nodes or state.continuing) and not state.running_count and not state.tick_limited:
         state.status = "waiting"
     else:
         state.status = "running"
@@ -274,6 +277,8 @@ def _node_settled(state: RunState, event: NodeSettled) -> None:
         child_settled(state, event)
     elif event.node.endswith(UNDO_SUFFIX):
         undo_settled(state, event)
+    elif node.fanout is not None:
+        state.filling.pop(event.node, None)
     node.input = None
     node.input_ref = None
     node.previous = None
@@ -326,7 +331,7 @@ def _run_closing(state: RunState, event: RunClosing) -> None:
     state.timers.cancel(CONTINUE_TIMER)
     state.touched.clear()
     state.agenda.clear()
-    state.fanned.clear()
+    state.filling.clear()
     if event.grace_until_us is not None:
         state.timers.set(GRACE_TIMER, event.grace_until_us)
 
@@ -361,8 +366,12 @@ def _run_ended(state: RunState, event: RunEnded) -> None:
 
 
 def _continue_requested(state: RunState, event: ContinueRequested) -> None:
-    state.continuing = Continuing(request_id=event.request_id, reason=event.reason)
+    state.continuing = Continuing(request_id=event.request_id, reason=event.reason, is_timed=event.is_timed)
     state.timers.set(CONTINUE_TIMER, event.until_us)
+
+
+def _history_warned(state: RunState, event: HistoryWarned) -> None:
+    state.is_warned = True
 
 
 def _run_continued(state: RunState, event: RunContinued) -> None:
@@ -382,7 +391,7 @@ def _end(state: RunState) -> None:
     state.inbox.clear()
     state.touched.clear()
     state.agenda.clear()
-    state.fanned.clear()
+    state.filling.clear()
     state.lease_fence = 0
 
 
@@ -413,5 +422,6 @@ _APPLY: dict[type[Event], Callable[[RunState, Any], None]] = {
     LeaseGranted: _lease_granted,
     CompensationsStarted: _compensations_started,
     ContinueRequested: _continue_requested,
+    HistoryWarned: _history_warned,
     RunContinued: _run_continued,
 }

@@ -7,6 +7,7 @@ import msgspec
 
 from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.journal.events import (
+    SETTLED_NODE_STATUSES,
     ChildReported,
     ChildStarted,
     NodeReset,
@@ -21,10 +22,18 @@ def scatter_started(state: RunState, event: ScatterStarted) -> None:
     """The scatter has its items, and waits; it is for the tick to start children."""
     node = state.node(event.node)
     _wait_for_child(state, event.node, node)
-    node.fanout = Fanout(
-        total=event.total, items=event.items, items_ref=event.items_ref, keys=event.keys, is_map=event.is_map
-    )
+    if node.fanout is None or not event.is_resumed:
+        node.fanout = Fanout(
+            total=event.total,
+            items=event.items,
+            items_ref=event.items_ref,
+            keys=event.keys,
+            is_map=event.is_map,
+            interval_ms=event.interval_ms,
+        )
     state.fanned[event.node] = None
+    if node.fanout.next_index is not None:
+        state.filling[event.node] = None
 
 
 def child_started(state: RunState, event: ChildStarted) -> None:
@@ -66,29 +75,44 @@ def child_reported(state: RunState, event: ChildReported) -> None:
 
 
 def child_under_way(state: RunState, ref: str) -> None:
-    """If the node is a scatter's child, it has begun. Again after a redrive, it does not count anew."""
+    """If the node is a scatter's child that had not been started, it is now; the pause before the next one begins."""
     place = child_place(ref)
-    fanout = None if place is None else state.node(place[0]).fanout
-    if place is not None and fanout is not None and place[1] >= fanout.started:
-        fanout.started = place[1] + 1
-        fanout.last_start_us = state.at_us
+    if place is None:
+        return
+    scatter, index = place
+    fanout = state.node(scatter).fanout
+    if fanout is None or index != fanout.next_index:
+        return
+    if fanout.again:
+        fanout.again.pop()
+    else:
+        fanout.started = index + 1
+    if fanout.next_index is None:
+        state.filling.pop(scatter, None)
+    elif fanout.interval_ms:
+        state.timers.set(scatter, state.at_us + fanout.interval_ms * 1_000)
 
 
 def child_settled(state: RunState, event: NodeSettled) -> None:
     """If the node is a scatter's child, it is counted, and its scatter wants to be looked at."""
+    child_under_way(state, event.node)  # one whose input can't be made settles without an attempt
     place = child_place(event.node)
     scatter = "" if place is None else place[0]
     fanout = state.node(scatter).fanout if scatter else None
     if fanout is None:
         return
-    if event.status == "succeeded":
+    _count(fanout, event.node, event.status)
+    state.fanned[scatter] = None
+
+
+def _count(fanout: Fanout, child: str, status: str) -> None:
+    if status == "succeeded":
         fanout.succeeded += 1
-    elif event.status == "failed":
+    elif status == "failed":
         fanout.failed += 1
-        fanout.first_failed = fanout.first_failed or event.node
+        fanout.first_failed = fanout.first_failed or child
     else:
         fanout.cancelled += 1
-    state.fanned[scatter] = None
 
 
 def undo_settled(state: RunState, event: NodeSettled) -> None:
@@ -104,14 +128,14 @@ def undo_settled(state: RunState, event: NodeSettled) -> None:
 
 
 def reset_node(state: RunState, reset: NodeReset) -> None:
-    """A redrive puts the node back to pending."""
+    """A redrive puts the node back to pending. The redrive of a child is that of its scatter."""
     old = state.node(reset.node)
     leave(state, reset.node, old)
     fresh = NodeState(
         generation=old.generation, sources_settled=reset.sources_settled, sources_taken=reset.sources_taken
     )
     if old.fanout is not None and reset.keeps_children:
-        fresh.fanout = _kept_children(state, reset.node, old.fanout)
+        fresh.fanout = _kept_children(state, reset, old.fanout)
     elif old.fanout is not None:
         for index in range(old.fanout.started):
             _forget_child(state, f"{reset.node}[{index}]")
@@ -120,14 +144,21 @@ def reset_node(state: RunState, reset: NodeReset) -> None:
     state.touched.append(reset.node)
 
 
-def _kept_children(state: RunState, ref: str, fanout: Fanout) -> Fanout:
-    """The children that succeeded stay settled; all others begin anew, in a generation of their own."""
-    fanout.failed = fanout.cancelled = 0
+def _kept_children(state: RunState, reset: NodeReset, fanout: Fanout) -> Fanout:
+    """Which children stay settled; all others begin anew, in generations of their own, in the order of the items."""
+    anew = set(reset.children)
+    fanout.succeeded = fanout.failed = fanout.cancelled = 0
     fanout.first_failed = ""
+    fanout.again = []
     for index in range(fanout.started):
-        child = f"{ref}[{index}]"
-        if state.node(child).status != "succeeded":
+        child = f"{reset.node}[{index}]"
+        status = state.node(child).status
+        if status not in SETTLED_NODE_STATUSES or (index in anew if anew else status != "succeeded"):
             _forget_child(state, child)
+            fanout.again.append(index)
+        else:
+            _count(fanout, child, status)
+    fanout.again.reverse()
     return fanout
 
 

@@ -7,7 +7,8 @@ size of the run. Some fields are derived from the others while folding, so that 
 - `touched`: nodes whose incoming edges changed and that the scheduler has yet to look at. A superset is harmless:
   looking at a node twice decides nothing twice. `agenda` is where the scheduler keeps what it took from there, by
   position in the graph; a fold leaves it empty.
-- `fanned`: scatters that the tick has yet to look at, because a child of theirs has settled or may start.
+- `fanned`: scatters of which a child has settled in this row, for the tick to judge; empty after each row.
+- `filling`: scatters that have children to start.
 - `gathered`: outputs of gathers that somebody has asked for, made of the children's results. Never part of a snapshot.
 - `inbox`: messages taken up that nothing has waited for yet, in order; `listeners`: which parked nodes hear a name.
 - `timers`: a heap with lazy deletion, so that the earliest deadline costs nothing to know.
@@ -52,11 +53,11 @@ class Fanout(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     started has none.
 
     Attributes:
-        total: items; items, items_ref: the items in order; keys, is_map: as in `scatter_started`.
+        total: items; items, items_ref: the items in order; keys, is_map, interval_ms: as in `scatter_started`.
         started: children started so far; they start in the order of the items.
+        again: children that a redrive starts anew before any others, by index; the last one first.
         succeeded, failed, cancelled: children settled so.
         first_failed: the child that failed first, by name; empty for none.
-        last_start_us: when the last child was started.
     """
 
     total: int
@@ -64,12 +65,13 @@ class Fanout(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     items_ref: PayloadRef | None = None
     keys: tuple[str, ...] = ()
     is_map: bool = False
+    interval_ms: int = 0
     started: int = 0
+    again: list[int] = msgspec.field(default_factory=list)
     succeeded: int = 0
     failed: int = 0
     cancelled: int = 0
     first_failed: str = ""
-    last_start_us: int = 0
 
     @property
     def settled(self) -> int:
@@ -79,7 +81,14 @@ class Fanout(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     @property
     def open(self) -> int:
         """Children under way."""
-        return self.started - self.settled
+        return self.started - len(self.again) - self.settled
+
+    @property
+    def next_index(self) -> int | None:
+        """The child to start next; None where all have been started."""
+        if self.again:
+            return self.again[-1]
+        return self.started if self.started < self.total else None
 
     def key(self, index: int) -> str:
         """The key of a child."""
@@ -184,6 +193,7 @@ class Continuing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     request_id: str
     reason: str = ""
+    is_timed: bool = False
 
 
 class Timers(msgspec.Struct, gc=False):
@@ -282,6 +292,7 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
         open_children: child runs started and not known to have ended, by id, with the node that started each; only
             those that end with this run.
         undoable: nodes whose work is done and has an undo, in the order of their completion.
+        is_warned: the journal has come near to its definition's `continue_as_new_after`.
         lease_fence: of the lease that the whole run holds; 0 where it holds none.
     """
 
@@ -321,6 +332,7 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
     checkpoints: dict[str, str] = msgspec.field(default_factory=dict)
     closing: Closing | None = None
     continuing: Continuing | None = None
+    is_warned: bool = False
     open_children: dict[str, str] = msgspec.field(default_factory=dict)
     undoable: list[str] = msgspec.field(default_factory=list)
     compensated: Compensated = ""
@@ -341,6 +353,7 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
     touched: deque[str] = msgspec.field(default_factory=deque)
     agenda: list[tuple[int, str]] = msgspec.field(default_factory=list)
     fanned: dict[str, None] = msgspec.field(default_factory=dict)
+    filling: dict[str, None] = msgspec.field(default_factory=dict)
     payloads: dict[str, JsonValue] = msgspec.field(default_factory=dict)
     gathered: dict[str, JsonValue] = msgspec.field(default_factory=dict)
 
@@ -363,6 +376,11 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
     def is_listening(self) -> bool:
         """Whether a node waits for something that comes from outside."""
         return bool(self.listeners) or self.asked_count > 0
+
+    @property
+    def is_winding_down(self) -> bool:
+        """Whether no step starts any more, as the run is going to end or to be continued as a new one."""
+        return self.closing is not None or self.continuing is not None
 
     @property
     def next_due_us(self) -> int | None:
