@@ -12,6 +12,7 @@ from ductor.actors.steps import RUNNABLE_TYPES
 from ductor.database import open_database
 from ductor.definition_files import DefinitionSource, read_definitions
 from ductor.definitions.errors import DefinitionError, Problem
+from ductor.definitions.expressions import FunctionLibrary
 from ductor.definitions.unsupported import refuse_unsupported
 from ductor.definitions.values import JsonValue
 from ductor.handle import RunHandle
@@ -19,8 +20,11 @@ from ductor.journal.bulk_controls import BulkControl, BulkControlKind
 from ductor.journal.clock import SystemClock
 from ductor.journal.events import RunStatus
 from ductor.journal.ids import SystemIds
+from ductor.journal.recorded import recorded_run
 from ductor.journal.records import EventReceipt, Head, InboxEntry, PublishedDefinition, RunFilter
 from ductor.journal.store import Store
+from ductor.read_models import ReadModelClient
+from ductor.replay import Replay
 from ductor.transaction import TransactionClient
 
 if TYPE_CHECKING:
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
 DEFAULT_TENANT = "default"
 
 
-class Client:
+class Client(ReadModelClient):
     """An open database, as an async context manager.
 
     Args:
@@ -71,6 +75,7 @@ class Client:
 
     async def close(self) -> None:
         """Let go of everything that `open` took."""
+        await self._close_read_models()
         self._engine = None
         await self._stack.aclose()
 
@@ -121,6 +126,19 @@ class Client:
     def run(self, run_id: str) -> RunHandle:
         """A handle of a run that exists; whether it does shows when it is asked something."""
         return RunHandle(self.engine, run_id, tenant=self.tenant)
+
+    async def replay(self, run_id: str, *, functions: FunctionLibrary | None = None) -> Replay:
+        """A run as it is recorded now: its states, differences, proofs, and what other definitions would have made of
+        it.
+
+        Args:
+            functions: those that its hosts have beside the standard library.
+
+        Raises:
+            RunNotExportedError: there is no such run of the tenant.
+            RunTooLargeError: it has more rows than are replayed in memory.
+        """
+        return Replay(await recorded_run(self.engine.store, run_id, tenant=self.tenant), functions=functions)
 
     async def runs(
         self,

@@ -6,7 +6,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ductor.actors.client import Client as EngineClient
 from ductor.actors.host import EngineHost, HostHealth, HostOptions
@@ -19,6 +19,10 @@ from ductor.handlers import missing_handlers
 from ductor.journal.clock import Clock, SystemClock
 from ductor.journal.ids import Ids, SystemIds
 from ductor.journal.store import Store
+from ductor.read_models import start_projector
+
+if TYPE_CHECKING:
+    from ductor.projections.model import Projection
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -39,11 +43,14 @@ class Host(Client):
         directory: of the embedded server, `.ductor/postgres` unless given.
         options: limits and intervals.
         functions: pure functions for expressions, beside the standard library.
+        projections: read models to fill beside the built-in ones; None for a host that fills none. A store that is
+            not PostgreSQL has none, and needs none.
         clock, ids: sources of time and identifiers; a test gives its own.
 
     Raises:
         DuplicateTaskError, InvalidTaskError: from the constructor. Entering raises DefinitionError with every
-        problem of every file, and what the database raises.
+        problem of every file, InvalidProjectionError, ProjectionsUnavailableError where projections are given and runs
+        are not kept in PostgreSQL, and what the database raises.
     """
 
     def __init__(  # noqa: PLR0913 - each is a choice of its own, and all have defaults
@@ -56,6 +63,7 @@ class Host(Client):
         directory: str | Path | None = None,
         options: HostOptions | None = None,
         functions: FunctionLibrary | None = None,
+        projections: "Iterable[Projection] | None" = (),
         clock: Clock | None = None,
         ids: Ids | None = None,
     ) -> None:
@@ -67,6 +75,7 @@ class Host(Client):
             self._definitions = tuple(definitions)
         self._options = options or HostOptions()
         self._functions = functions
+        self._projections = None if projections is None else tuple(projections)
         self._clock, self._ids = clock or SystemClock(), ids or SystemIds()
 
     @property
@@ -120,4 +129,6 @@ class Host(Client):
                 " and ".join(users),
             )
         await stack.enter_async_context(engine)
+        if self._projections is not None:
+            await start_projector(store, self._projections, engine.host_id, stack)
         return engine

@@ -31,6 +31,8 @@ PASSING_FAILURES: tuple[type[Exception], ...] = (
 """What a server answers that says nothing of the statement: sent again it may well succeed."""
 LOST_CONNECTION: tuple[type[Exception], ...] = (*PASSING_FAILURES, OSError, asyncpg.InterfaceError)
 """The same of a statement that is known to be right: whatever the driver says then is about the connection."""
+DATABASE_AWAY: tuple[type[Exception], ...] = (*LOST_CONNECTION, StoreUnavailableError)
+"""What is tried again after a pause."""
 
 
 async def _keep(connection: object) -> None:

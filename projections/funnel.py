@@ -65,7 +65,9 @@ FROM flow
         """Add up the batch, and add it to what is there."""
         steps = await read_open_steps(connection, rows)
         ending = _ending_runs(rows)
-        before = dict(await connection.fetch(_READ_CLOSING, ending)) if ending else {}
+        before: dict[str, str] = {}
+        if ending:
+            before = {row[0]: row[1] for row in await connection.fetch(_READ_CLOSING, ending)}
         closing = dict(before)
         changes = funnel_changes(rows, steps, closing)
         await write_open_steps(connection, steps, rows)

@@ -23,18 +23,17 @@ import logging
 import time
 from collections.abc import Coroutine, Iterable, Sequence
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import asyncpg
 import msgspec
 
 from ductor.definitions.errors import DuctorError
-from ductor.journal.errors import StoreUnavailableError
 from ductor.journal.postgres.store import PostgresStore
 from ductor.journal.records import FeedEntry, FeedPosition
 from ductor.projections import checkpoints, generations
 from ductor.projections.checkpoints import Checkpoint, failure_text
-from ductor.projections.database import LOST_CONNECTION, PASSING_FAILURES, ModelDatabase
+from ductor.projections.database import DATABASE_AWAY, PASSING_FAILURES, ModelDatabase
 from ductor.projections.heads import read_heads
 from ductor.projections.model import Projection, RunRow, check_projections
 from ductor.projections.pages import FeedPages
@@ -145,7 +144,7 @@ class Projector:
             try:
                 async with self._database.transaction() as connection:
                     await checkpoints.release(connection, self._leader)
-            except (*LOST_CONNECTION, StoreUnavailableError) as problem:
+            except DATABASE_AWAY as problem:
                 _log.info("projections stay claimed until the lease runs out: %s", failure_text(problem))
         if self._given_database is None:
             await self._database.close()
@@ -178,7 +177,7 @@ class Projector:
         while not self._stopping.is_set():
             try:
                 has_worked = await self.turn()
-            except (*LOST_CONNECTION, StoreUnavailableError) as error:
+            except DATABASE_AWAY as error:
                 _log.warning("projections wait for the database: %s", failure_text(error))
                 await self._pause(backoff_ms)
                 backoff_ms = min(2 * backoff_ms, options.backoff_max_ms)
@@ -370,7 +369,7 @@ class Projector:
         )
 
 
-async def _try(connection: asyncpg.Connection, work: Coroutine[None, None, T]) -> T | Exception:
+async def _try(connection: asyncpg.Connection, work: Coroutine[Any, Any, T]) -> T | Exception:
     """Do all of `work` or nothing; the error that it has made itself. Raises what says nothing of the work."""
     try:
         async with connection.transaction():

@@ -72,7 +72,7 @@ def _known_event(value: object) -> AnyEvent | None:
         return None
     fields = {field.encode_name for field in msgspec.structs.fields(kind)} | {"type"}
     try:
-        event: AnyEvent = msgspec.convert({key: one for key, one in value.items() if key in fields}, kind)
+        event: AnyEvent = msgspec.convert({key: one for key, one in value.items() if key in fields}, AnyEvent)
     except msgspec.ValidationError:
         return None
     return event

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "publish": "Make definitions known, so that runs can be started.",
     "start": "Start a run.",
     "runs": "List runs.",
+    "search": "Find runs among many.",
     "show": "Show a run and its steps.",
     "history": "Show a run's journal.",
     "watch": "Follow a run until it ends.",
@@ -61,6 +62,12 @@ def make_app() -> App:
     database = App(name="db", help="Look after the database.")
     database.command("ductor.cli.db:migrate", name="migrate", help="Bring the database's schema up to date.")
     app.command(database)
+    projection = App(name="projection", help="Look after read models.")
+    home = "ductor.cli.projection"
+    projection.command(f"{home}:list_projections", name="list", help="List read models and how far behind each is.")
+    projection.command(f"{home}:rebuild", name="rebuild", help="Make a read model anew beside the one that is read.")
+    projection.command(f"{home}:retry", name="retry", help="Let a read model that stands still go on.")
+    app.command(projection)
     return app
 
 

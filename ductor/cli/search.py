@@ -1,0 +1,111 @@
+"""`ductor search`.
+
+It stands beside `ductor runs`, which lists heads: those are exact at once and need no host. A search reads a model that
+follows the journal, and pages by another key.
+"""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ductor.cli.options import DatabaseOptions, OutputOptions
+from ductor.definitions.values import JsonValue
+from ductor.journal.events import RunStatus
+
+
+def search(  # noqa: PLR0913 - each is an option, and all have defaults
+    *text: str,
+    where: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    status: Annotated[tuple[RunStatus, ...], Parameter(negative="")] = (),
+    definition: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    limit: Annotated[int, Parameter(help="How many at most.")] = 50,
+    after: str | None = None,
+    database: DatabaseOptions = DatabaseOptions(),
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Find runs among many, newest first.
+
+    Parameters
+    ----------
+    text
+        Words that must all occur, or begin a word: in the definition's name, the start key, search attributes, the
+        error.
+    where
+        A search attribute and its value, as `customer=c-7` or `amount=12`; may be given several times.
+    status
+        Only runs with this status; may be given several times.
+    definition
+        Only runs of this definition.
+    since
+        Only runs that were started this long ago at most, as `2h` or `7d`.
+    until
+        Only runs that were started this long ago at least.
+    after
+        Where the page before ended, as it says, to continue it.
+    """
+    from ductor.cli.arguments import duration_argument
+    from ductor.cli.output import print_rows, say, timestamp
+    from ductor.cli.session import connected, run_async
+    from ductor.projections.search import RunSearch, check
+
+    since_ms, until_ms = duration_argument(since, "--since"), duration_argument(until, "--until")
+    wanted = RunSearch(
+        definition=definition,
+        statuses=status,
+        attributes=dict(_attribute(one) for one in where),
+        text=" ".join(text),
+        after=after,
+        limit=limit,
+    )
+    check(wanted)
+
+    async def work() -> int:
+        from msgspec.structs import replace
+
+        async with connected(database, output.output) as client:
+            now_us = await client.engine.store.now_us()
+            page = await client.search_runs(
+                replace(
+                    wanted,
+                    started_after_us=None if since_ms is None else now_us - since_ms * 1_000,
+                    started_before_us=None if until_ms is None else now_us - until_ms * 1_000,
+                )
+            )
+        cells = [
+            (
+                run.run_id,
+                run.definition,
+                run.status,
+                timestamp(run.started_at_us),
+                timestamp(run.ended_at_us),
+                run.error_type or "",
+                run.key or "",
+                ", ".join(f"{name}={value}" for name, value in run.search_attributes.items()),
+            )
+            for run in page.runs
+        ]
+        columns = ("run", "definition", "status", "started (UTC)", "ended (UTC)", "error", "key", "attributes")
+        print_rows(page.runs, output.output, columns, cells)
+        if page.next is not None:
+            say(f"there are more: --after {page.next}", output.output)
+        return 0
+
+    return run_async(work())
+
+
+def _attribute(text: str) -> tuple[str, JsonValue]:
+    """A name and its value: JSON where it is, else text."""
+    import msgspec
+
+    from ductor.cli.arguments import ArgumentError
+
+    name, separator, value = text.partition("=")
+    if not name or not separator:
+        raise ArgumentError("--where", f"NAME=VALUE, found {text!r}")
+    try:
+        decoded: JsonValue = msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return name, value
+    return name, decoded

@@ -1,0 +1,1 @@
+../../../ductor/read_models.py
