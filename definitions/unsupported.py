@@ -18,7 +18,7 @@ from ductor.definitions.steps import AnyStep
 STEP_PARTS: Final = ("compensate", "lease")
 """Fields of steps without behaviour; a step that leaves them at their default does not use them."""
 
-DEFINITION_PARTS: Final = ("repeat", "lease", "continue_as_new_after")
+DEFINITION_PARTS: Final = ("lease",)
 """Fields of definitions without behaviour."""
 
 DEFER_TYPES: Final = frozenset({"task", "transform"})

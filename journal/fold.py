@@ -24,6 +24,7 @@ from ductor.journal.events import (
     CheckpointReached,
     ChildReported,
     ChildStarted,
+    CompensationRequested,
     CompensationsStarted,
     ContextPatched,
     ContinueRequested,
@@ -54,6 +55,7 @@ from ductor.journal.fold_children import (
     child_settled,
     child_started,
     child_under_way,
+    reopen_undos,
     reset_node,
     scatter_started,
     undo_settled,
@@ -251,8 +253,7 @@ def _run_reopened(state: RunState, event: RunReopened) -> None:
     state.compensated = ""
     for reset in event.nodes:
         reset_node(state, reset)
-    if state.undoable:
-        state.undoable = [ref for ref in state.undoable if state.nodes[ref].status in ("succeeded", "failed")]
+    reopen_undos(state)
     if event.input_node:
         node = state.node(event.input_node)
         node.has_next_input = True
@@ -342,6 +343,11 @@ def _compensations_started(state: RunState, event: CompensationsStarted) -> None
     state.timers.cancel(GRACE_TIMER)
 
 
+def _compensation_requested(state: RunState, event: CompensationRequested) -> None:
+    state.report_to = event.report_to
+    state.report_id = event.report_id
+
+
 def _defers_started(state: RunState, event: DefersStarted) -> None:
     if state.closing is not None:
         state.closing = msgspec.structs.replace(state.closing, defers_started=True)
@@ -362,6 +368,7 @@ def _run_ended(state: RunState, event: RunEnded) -> None:
     state.error = end.error
     state.reason = end.reason
     state.compensated = event.compensated
+    state.report_to = state.report_id = ""
     _end(state)
 
 
@@ -421,6 +428,7 @@ _APPLY: dict[type[Event], Callable[[RunState, Any], None]] = {
     ChildReported: child_reported,
     LeaseGranted: _lease_granted,
     CompensationsStarted: _compensations_started,
+    CompensationRequested: _compensation_requested,
     ContinueRequested: _continue_requested,
     HistoryWarned: _history_warned,
     RunContinued: _run_continued,

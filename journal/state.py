@@ -44,6 +44,9 @@ STALE_TIMERS_TOLERATED = 64
 ASKING: frozenset[str] = frozenset({"approval", "interaction"})
 """What nodes wait for that have asked somebody; messages name such a node."""
 
+UNDOING_STATUSES: frozenset[str] = frozenset({"failed", "cancelled"})
+"""A run that ends so undoes what it has done."""
+
 ADDRESSED: frozenset[str] = ASKING | {"digest", "child", "lease"}
 """What nodes wait for to which messages are addressed by the node's name."""
 
@@ -292,6 +295,8 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
         open_children: child runs started and not known to have ended, by id, with the node that started each; only
             those that end with this run.
         undoable: nodes whose work is done and has an undo, in the order of their completion.
+        not_undone: nodes whose undo has failed or was cut off, in the order in which that happened.
+        report_to, report_id: as in `compensation_requested`; empty where no parent waits for the undos.
         is_warned: the journal has come near to its definition's `continue_as_new_after`.
         lease_fence: of the lease that the whole run holds; 0 where it holds none.
     """
@@ -335,7 +340,10 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
     is_warned: bool = False
     open_children: dict[str, str] = msgspec.field(default_factory=dict)
     undoable: list[str] = msgspec.field(default_factory=list)
+    not_undone: list[str] = msgspec.field(default_factory=list)
     compensated: Compensated = ""
+    report_to: str = ""
+    report_id: str = ""
     lease_fence: int = 0
     output: JsonValue = None
     output_ref: PayloadRef | None = None
@@ -387,6 +395,14 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
         """The earliest deadline; None where there is none, and while the run is paused: its timers stand still."""
         earliest = None if self.paused_at_us is not None else self.timers.earliest()
         return None if earliest is None else earliest[0]
+
+    @property
+    def wants_undo(self) -> bool:
+        """Whether the run is ending in a way that undoes what it has done, and there is something left of that."""
+        closing = self.closing
+        return bool(
+            closing is not None and self.undoable and (closing.is_compensating or closing.status in UNDOING_STATUSES)
+        )
 
     @property
     def is_terminal(self) -> bool:

@@ -22,11 +22,11 @@ class TaskBehaviour(Unlistening):
         if result.outcome == "succeeded":
             output = tick.state.value(result.output, result.output_ref)
             step = _step(node)
-            if step.repeat is None or tick.state.closing is not None:
+            if step.repeat is None or tick.state.is_winding_down:
                 succeed(tick, node, "success", output)
             else:
                 _after_round(tick, node, step, output)
-        elif result.outcome == "cancelled" and tick.state.closing is not None:
+        elif result.outcome == "cancelled" and tick.state.is_winding_down and not node.undoes:
             tick.emit(NodeSettled(node=node.ref, status="cancelled"))
         else:
             error = result.error or ErrorInfo(type="Cancelled", message="the handler stopped without being asked to")
@@ -102,7 +102,7 @@ def _after_round(tick: Tick, node: ProgramNode, step: TaskStep, output: JsonValu
 def _after_failure(tick: Tick, node: ProgramNode, error: ErrorInfo) -> None:
     step, state = _step(node), tick.node_state(node)
     elapsed_us = tick.now_us - state.round_started_at_us - tick.state.paused_in_round_us(state)
-    if tick.state.closing is not None and not node.is_defer:
+    if tick.state.closing is not None and not node.is_defer and not node.undoes:
         fail(tick, node, error)
         return
     delay_ms = retry_delay_ms(
@@ -117,6 +117,8 @@ def _after_failure(tick: Tick, node: ProgramNode, error: ErrorInfo) -> None:
     )
     if delay_ms is None:
         fail(tick, node, error)
+    elif tick.state.continuing is not None:
+        tick.emit(NodeSettled(node=node.ref, status="cancelled"))  # its retry is for the run that continues this one
     elif delay_ms > 0:
         tick.emit(NodeParked(node=node.ref, waiting="retry", until_us=tick.now_us + delay_ms * 1_000))
     else:

@@ -1,20 +1,26 @@
 """How a run ends.
 
 ```
-  open ──begin_closing──▶ closing ──nothing open──▶ defers running ──settled──▶ ended
+  open ──begin_closing──▶ closing ──nothing open──▶ undos ──none left──▶ defers running ──settled──▶ ended
                              │ grace over: what is still in flight is cancelled
 ```
 Closing begins when a step fails for good, when nothing is left to do, by `transform.end`, by the run's timeout or by a
 cancel. No step starts any more; parked steps are cancelled at once; attempts in flight are told to stop and may finish
-within the grace time, so that no deferred step runs beside them. Then the deferred steps run once, whatever the end,
-and what becomes of them does not change it. `terminate` does none of this: the run ends at once.
+within the grace time, so that no deferred step runs beside them. A run that fails or is cancelled then undoes what it
+has done (`ductor.actors.tick.compensation`). Then the deferred steps run once, whatever the end, and what becomes of
+them does not change it. `terminate` does none of this: the run ends at once.
 """
+
+import msgspec
 
 from ductor.actors.tick.working import CANCEL_GRACE_MS, Tick, Withdrawal
 from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.values import JsonObject, JsonValue
+from ductor.journal.child_reports import ChildReport, report_message
+from ductor.journal.commit import SentMessage
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import (
+    Compensated,
     DefersStarted,
     EndStatus,
     ErrorInfo,
@@ -22,7 +28,9 @@ from ductor.journal.events import (
     PayloadRef,
     RunClosing,
     RunEnded,
+    RunResumed,
 )
+from ductor.journal.state import UNDOING_STATUSES
 
 
 def begin_closing(
@@ -38,8 +46,9 @@ def begin_closing(
     state = tick.state
     if state.closing is not None:
         return
-    if not state.open_nodes and not tick.program.defers:
-        tick.emit(RunEnded(status=status, output=output, output_ref=output_ref, error=error, reason=reason))
+    has_undos = bool(state.undoable) and status in UNDOING_STATUSES
+    if not state.open_nodes and not tick.program.defers and not has_undos:
+        end(tick, RunEnded(status=status, output=output, output_ref=output_ref, error=error, reason=reason))
         return
     grace_until_us = tick.now_us + CANCEL_GRACE_MS * 1_000 if state.running_count else None
     tick.emit(
@@ -70,11 +79,11 @@ def close_open_nodes(tick: Tick) -> None:
         tick.emit(NodeSettled(node=ref, status="cancelled"))
 
 
-def terminate(tick: Tick, reason: str) -> None:
+def terminate(tick: Tick, reason: str, error_type: str = "RunTerminated") -> None:
     """End the run at once."""
     close_open_nodes(tick)
-    error = ErrorInfo(type="RunTerminated", message=reason, retryable=False)
-    tick.emit(RunEnded(status="terminated", error=error, reason=reason))
+    error = ErrorInfo(type=error_type, message=reason, retryable=False)
+    end(tick, RunEnded(status="terminated", error=error, reason=reason, compensated=_compensated(tick)))
 
 
 def complete(tick: Tick) -> None:
@@ -90,15 +99,49 @@ def complete(tick: Tick) -> None:
 
 
 def advance_closing(tick: Tick) -> None:
-    """Carry the decided end one stage further, as far as it goes now."""
+    """Carry the decided end one stage further, as far as it goes now. Nothing is left to undo."""
     state = tick.state
     closing = state.closing
     if closing is None or state.open_nodes:
         return
-    if not closing.defers_started and tick.program.defers:
+    if not closing.defers_started and any(state.node(ref).status == "pending" for ref in tick.program.defers):
         tick.emit(DefersStarted(defers=tick.program.defers))
     elif not state.touched and not state.agenda:
-        tick.emit(RunEnded(status=closing.status))
+        end(tick, RunEnded(status=closing.status, compensated=_compensated(tick)))
+
+
+def end(tick: Tick, event: RunEnded) -> None:
+    """The run ends; a parent that has asked it to undo itself is told how that went."""
+    report_to, report_id = tick.state.report_to, tick.state.report_id
+    tick.emit(event)
+    if report_to:
+        report_undone(tick, report_to, report_id, event.compensated)
+
+
+def end_pause(tick: Tick) -> None:
+    """A paused run goes on; nothing happens to any other."""
+    paused_at_us = tick.state.paused_at_us
+    if paused_at_us is not None:
+        tick.emit(RunResumed(paused_us=tick.now_us - paused_at_us))
+
+
+def report_undone(tick: Tick, report_to: str, report_id: str, compensated: Compensated) -> None:
+    """Tell the parent that this run has undone itself, as far as it could."""
+    state = tick.state
+    assert state.parent_run_id is not None
+    generation = int(report_id.rpartition(":")[2])
+    run_id = state.chain_run_id or state.run_id  # as the parent knows it
+    report = ChildReport(generation=generation, run_id=run_id, status="cancelled", compensated=compensated)
+    message = msgspec.structs.replace(report_message(report, report_to), id=report_id)
+    tick.outbox.sent.append(SentMessage(state.parent_run_id, message))
+
+
+def _compensated(tick: Tick) -> Compensated:
+    """What becomes of the undos of a run that ends now."""
+    state = tick.state
+    if state.closing is None or not state.closing.is_compensating:
+        return ""
+    return "partial" if state.undoable or state.not_undone else "true"
 
 
 def _run_output(tick: Tick) -> JsonValue:

@@ -16,10 +16,12 @@ from collections.abc import Mapping
 import msgspec
 
 from ductor.actors.tick.advance import advance
+from ductor.actors.tick.children import tell_parent
 from ductor.actors.tick.controls import apply_control
 from ductor.actors.tick.event_waits import hear_events_of_handlers
 from ductor.actors.tick.messages import absorb
 from ductor.actors.tick.payload import TickPayload
+from ductor.actors.tick.reports import apply_report
 from ductor.actors.tick.schedule import schedule
 from ductor.actors.tick.timers import fire_due_timers, fire_timer
 from ductor.actors.tick.working import Tick
@@ -84,6 +86,8 @@ def compute(
     for message in inputs.messages:  # stored by the database's clock, which may be ahead of this host's
         now_us = max(now_us, message.at_us)
     tick = Tick(program, state, max(now_us, state.at_us), library)
+    if state.status == "continued":
+        return _passed_on(tick, inputs)
     for payload, value in inputs.payloads:
         tick.payloads.append(payload)
         state.payloads[payload.hash] = value
@@ -103,6 +107,8 @@ def compute(
         superseded = advance(tick, inputs.results) if inputs.results else []
         unread = _take_in(tick, inputs)
         schedule(tick)
+    if state.parent_waits_for and tick.events:
+        tell_parent(tick)
     return TickPayload(
         events=tick.events,
         dispatched=tick.dispatched,
@@ -114,6 +120,22 @@ def compute(
         outbox=tick.filled_outbox,
         control=disposition,
         is_limited=state.paused_at_us is None and (bool(unread) or _is_limited(tick)),
+    )
+
+
+def _passed_on(tick: Tick, inputs: TickInputs) -> TickPayload:
+    """What comes to a run after another one has continued it is for that one."""
+    if inputs.control is not None or inputs.messages:
+        tick.outbox.forward_to(tick.state.successor_run_id or "")
+    return TickPayload(
+        events=[],
+        dispatched=[],
+        withdrawn=[],
+        payloads=[],
+        superseded=inputs.results,
+        deferred=[],
+        unread=[],
+        outbox=tick.filled_outbox,
     )
 
 
@@ -133,6 +155,8 @@ def _take_in(tick: Tick, inputs: TickInputs) -> list[Message]:
                 fire_timer(tick, one)
             elif isinstance(one, MessageReceived):
                 absorb(tick, one.message)
+            elif isinstance(one, ChildReported):
+                apply_report(tick, one)
         return []
     timers = tick.state.timers
     room = MAX_INPUTS_PER_TICK

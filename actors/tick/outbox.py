@@ -91,6 +91,15 @@ class Outbox(msgspec.Struct):
             del self.waits[key]
         self.waits_gone[ref] = None
 
+    def forward_to(self, run_id: str) -> None:
+        """The run is continued as another one: what its inbox still holds goes there, and is not noted as kept here."""
+        self.forwards_to = run_id
+        self.messages = {
+            message_id: disposition
+            for message_id, disposition in self.messages.items()
+            if disposition.disposition != "buffered"
+        }
+
     def close(self, state: RunState) -> None:
         """The run ends: messages that nothing waited for are undelivered."""
         for message_id in state.inbox:

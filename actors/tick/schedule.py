@@ -8,6 +8,8 @@ import heapq
 
 from ductor.actors.steps import BEHAVIOURS
 from ductor.actors.tick.closing import advance_closing, complete
+from ductor.actors.tick.compensation import undo_next
+from ductor.actors.tick.continuing import advance_continuing, goes_another_round, makes_way, watch_length
 from ductor.actors.tick.messages import take_buffered
 from ductor.actors.tick.settle import expression_failure, fail, skip_by_guard, skip_dead, withdraw
 from ductor.actors.tick.working import Tick
@@ -21,6 +23,7 @@ from ductor.journal.state import RunState
 def schedule(tick: Tick) -> None:
     """Start runnable nodes until none is left or the tick is full, and carry a decided end further."""
     state = tick.state
+    watch_length(tick)
     while True:
         _drain_agenda(tick)
         if state.is_terminal:
@@ -33,8 +36,17 @@ def schedule(tick: Tick) -> None:
         if state.closing is None:
             if not state.nodes:
                 return
+            if state.continuing is not None:
+                advance_continuing(tick)
+                return
+            if goes_another_round(tick):
+                continue
             complete(tick)
-        advance_closing(tick)
+        if state.wants_undo and tick.is_full:
+            tick.emit(TickLimited())
+            return
+        if not undo_next(tick):
+            advance_closing(tick)
 
 
 def join_answer(join: str | int, sources: int, settled: int, taken: int) -> bool | None:
@@ -55,7 +67,7 @@ def readiness(state: RunState, node: ProgramNode, sources_settled: int, sources_
     """Whether a pending node runs (True), is skipped (False) or waits (None) in this state of the run."""
     if node.is_defer:
         return True if state.closing is not None and state.closing.defers_started else None
-    if state.closing is not None:
+    if state.is_winding_down:
         return None  # no step starts any more; a redrive looks again
     return join_answer(node.step.join, node.sources, sources_settled, sources_taken)
 
@@ -83,6 +95,8 @@ def _look_at(tick: Tick, node: ProgramNode) -> None:
     tick.starts += 1
     if not answer:
         skip_dead(tick, node)
+        return
+    if makes_way(tick, node):
         return
     if node.step.cancel_rest:
         for ref in sorted(node.ancestors):

@@ -6,7 +6,7 @@ from ductor.actors.tick.settle import expression_failure, fail
 from ductor.actors.tick.working import Tick
 from ductor.definitions.expressions import ExpressionError
 from ductor.journal.errors import ValueRefusedError
-from ductor.journal.events import GRACE_TIMER, RUN_TIMEOUT_TIMER, EndStatus, ErrorInfo, TimerFired
+from ductor.journal.events import CONTINUE_TIMER, GRACE_TIMER, RUN_TIMEOUT_TIMER, EndStatus, ErrorInfo, TimerFired
 
 
 def fire_due_timers(tick: Tick, limit: int, before_us: int | None = None) -> int:
@@ -36,7 +36,7 @@ def fire_timer(tick: Tick, timer: TimerFired) -> None:
     tick.emit(timer)
     if timer.key == RUN_TIMEOUT_TIMER:
         _run_timed_out(tick)
-    elif timer.key == GRACE_TIMER:
+    elif timer.key in (GRACE_TIMER, CONTINUE_TIMER):
         close_open_nodes(tick)
     else:
         node = tick.program.node(timer.key)

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ductor.actors.tick.activation import StateActivation, child_values
+from ductor.actors.tick.activation import StateActivation, child_values, undone_values
 from ductor.actors.tick.outbox import Outbox
 from ductor.definitions.program import HANDLERS, Program, ProgramNode
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.codec import StoredValue, admitted_value
 from ductor.journal.commit import Payload
 from ductor.journal.errors import ValueRefusedError
-from ductor.journal.events import AnyEvent, NodeSettled, PayloadRef, RunEnded
+from ductor.journal.events import AnyEvent, NodeSettled, PayloadRef, RunContinued, RunEnded
 from ductor.journal.fold import apply_event, begin_row
 from ductor.journal.state import NodeState, RunState
 
@@ -99,15 +99,18 @@ class Tick:
             node = self.state.nodes.get(event.node)
             if node is not None and node.is_listening:
                 self.outbox.leave(event.node, node)
-        elif type(event) is RunEnded:
-            if self.state.inbox:
+        elif type(event) is RunEnded or type(event) is RunContinued:
+            if self.state.inbox and type(event) is RunEnded:
                 self.outbox.close(self.state)
             if any(handler.event is not None for handler in self.program.handlers):
                 self.outbox.withdraw_waits(HANDLERS)
         apply_event(self.state, event)
 
     def variables(self, node: ProgramNode, own: JsonObject | None = None) -> StateActivation:
-        """What expressions of the node see: the run's variables, the item of a scatter's child, and `own`."""
+        """What expressions of the node see: the run's variables, the item of a scatter's child, what an undo sees of
+        the step that it undoes, and `own`."""
+        if node.undoes:
+            own = {**undone_values(self.state, node.undoes), **(own or {})}
         if node.scatter:
             own = {**child_values(self.state, node.scatter, node.index), **(own or {})}
         return self.activation if own is None else self.activation.with_own(own)

@@ -69,7 +69,7 @@ def test_fold_is_total_and_what_it_derives_holds(journal: list[list[AnyEvent]]):
         for ref, node in state.nodes.items():
             assert {name for name, listening in state.listeners.items() if ref in listening} == set(node.names)
             assert (node.waiting is not None) == (node.status == "waiting")
-        assert (state.status in {"completed", "failed", "cancelled", "terminated"}) == state.is_terminal
+        assert (state.status in {"completed", "failed", "cancelled", "terminated", "continued"}) == state.is_terminal
     assert state.version == len(journal)
 
 

@@ -38,7 +38,7 @@ from ductor.journal.records import Transition
 from ductor.journal.state import ASKING, RunState
 
 SECOND_US = 1_000_000
-FINAL_DISPOSITIONS = ("consumed", "undelivered")
+FINAL_DISPOSITIONS = ("consumed", "undelivered", "forwarded")
 
 
 def program_of(text: str) -> Program:
@@ -275,6 +275,9 @@ class Driver:
             before = self.disposition(disposition.message_id)
             assert before not in FINAL_DISPOSITIONS, f"{disposition} after {before}"
             self.dispositions[disposition.message_id] = disposition.disposition
+        if outbox.forwards_to:
+            kept = [message_id for message_id, what in self.dispositions.items() if what == "buffered"]
+            self.dispositions.update(dict.fromkeys(kept, "forwarded"))
 
     def _check(self, payload: TickPayload) -> None:
         state = self.state
