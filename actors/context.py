@@ -96,6 +96,12 @@ class TaskContext:
         return self._assignment.is_redelivery
 
     @property
+    def is_replay(self) -> bool:
+        """Whether somebody calls the handler again to look at what it does: the run gets no result of it. What the
+        handler does to the outside world it does all the same, unless it looks here."""
+        return self._assignment.is_replay
+
+    @property
     def deadline(self) -> datetime | None:
         """When the attempt has to be over (UTC)."""
         return None if self.deadline_us is None else _EPOCH + timedelta(microseconds=self.deadline_us)

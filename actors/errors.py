@@ -354,3 +354,36 @@ class ImportRefusedError(ActorError):
         self.file, self.problems = file, tuple(problems)
         lines = "".join(f"\n  {problem}" for problem in self.problems)
         super().__init__(f"{file} was not imported:{lines}")
+
+
+class AttemptNotRecordedError(ActorError):
+    """A step of a recorded run has no such attempt.
+
+    Attributes:
+        run_id, step: which.
+        generation: which attempt was wanted; None for the last one.
+        attempts: how many are on record.
+    """
+
+    code = "attempt_not_recorded"
+
+    def __init__(self, run_id: str, step: str, generation: int | None, attempts: int) -> None:
+        self.run_id, self.step, self.generation, self.attempts = run_id, step, generation, attempts
+        which = "an attempt" if generation is None else f"attempt {generation}"
+        super().__init__(f"run {run_id}: step {step!r} has no record of {which}; {attempts} are on record")
+
+
+class HandlerMissingError(ActorError):
+    """None of the tasks at hand is the handler that a recorded attempt was for.
+
+    Attributes:
+        task: its name.
+        known: names of the tasks at hand.
+    """
+
+    code = "handler_missing"
+
+    def __init__(self, task: str, known: Sequence[str]) -> None:
+        self.task, self.known = task, tuple(known)
+        have = f"only {', '.join(self.known)}" if self.known else "no tasks"
+        super().__init__(f"there is no handler {task!r}, {have}; name the module that has it with `--tasks`")

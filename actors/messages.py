@@ -16,6 +16,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         attempt: number within the round, from 1; `iteration` is the round of `repeat`, from 0.
         total_deadline_us: when `timeouts.total_ms` of the round is over; None without one.
         is_redelivery: the attempt was dispatched before, by an earlier life of this or another host.
+        is_replay: the handler is called for somebody who looks; the run neither knows nor gets the result.
     """
 
     token: str
@@ -34,6 +35,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     dispatched_at_us: int
     total_deadline_us: int | None = None
     is_redelivery: bool = False
+    is_replay: bool = False
 
 
 class AttemptResult(msgspec.Struct, frozen=True, gc=False):

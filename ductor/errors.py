@@ -1,5 +1,7 @@
 """Errors that the face adds to the hierarchy: how a run ended, for whoever waited for its output."""
 
+from collections.abc import Sequence
+
 from ductor.definitions.errors import DuctorError
 from ductor.definitions.values import JsonValue
 from ductor.journal.events import ErrorInfo
@@ -78,6 +80,21 @@ class TasksNotLoadedError(DuctorError):
         super().__init__(
             f"no tasks from {source!r}: {reason}. Name a module, or `module:attribute` for one thing in it."
         )
+
+
+class DefinitionNotInSourceError(DuctorError):
+    """None of the definitions at hand has the name of a run's.
+
+    Attributes:
+        name: of the run's definition.
+        found: names of those at hand.
+    """
+
+    code = "definition_not_in_source"
+
+    def __init__(self, name: str, found: Sequence[str]) -> None:
+        self.name, self.found = name, tuple(found)
+        super().__init__(f"there is no definition {name!r} among {', '.join(self.found) or 'none'}; name its file")
 
 
 def unsuccessful(status: str, run_id: str, error: ErrorInfo | None) -> RunUnsuccessfulError:
