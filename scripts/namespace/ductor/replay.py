@@ -1,0 +1,1 @@
+../../../ductor/replay.py
