@@ -38,10 +38,40 @@ def checked_run_id(run_id: str) -> str:
         raise RunNotFoundError(run_id) from None
 
 
+class Ancestry(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run comes from that a step of another run starts; the fields are those of `RunStarted`.
+
+    Attributes:
+        context: of a run that carries out a body: what it begins with instead of the definition's own.
+    """
+
+    parent_run_id: str
+    root_run_id: str
+    depth: int
+    parent_node: str
+    parent_generation: int
+    parent_waits_for: str
+    scope: JsonObject = {}
+    context: JsonObject | None = None
+
+
 def first_event(
-    program: Program, run_id: str, now_us: int, trigger: object, *, tenant: str, key: str | None
+    program: Program,
+    run_id: str,
+    now_us: int,
+    trigger: object,
+    *,
+    tenant: str,
+    key: str | None,
+    definitions: dict[str, str] | None = None,
+    ancestry: Ancestry | None = None,
 ) -> tuple[RunStarted, list[tuple[Payload, JsonValue]]]:
     """The first event of a run, and the large values that go beside it.
+
+    Args:
+        program: what the run carries out, the body if it carries out one.
+        definitions: the manifest hash of each definition that the run or its children may start, by name.
+        ancestry: of a run that another one starts.
 
     Raises:
         TriggerError: the trigger does not fit the definition's schema; every problem is named.
@@ -70,11 +100,29 @@ def first_event(
         context=manifest.context,
         key=key,
         timeout_at_us=None if manifest.timeout_ms is None else now_us + manifest.timeout_ms * 1_000,
+        body=program.body,
+        definitions=definitions or {},
     )
+    if ancestry is not None:
+        started = _descended(started, ancestry)
     if program.search_attributes is None:
         return started, payloads
     attributes = _search_attributes(program, run_id, now_us, started, payloads)
     return msgspec.structs.replace(started, search_attributes=attributes), payloads
+
+
+def _descended(started: RunStarted, ancestry: Ancestry) -> RunStarted:
+    return msgspec.structs.replace(
+        started,
+        parent_run_id=ancestry.parent_run_id,
+        root_run_id=ancestry.root_run_id,
+        depth=ancestry.depth,
+        parent_node=ancestry.parent_node,
+        parent_generation=ancestry.parent_generation,
+        parent_waits_for=ancestry.parent_waits_for,
+        scope=ancestry.scope,
+        context=started.context if ancestry.context is None else ancestry.context,
+    )
 
 
 def _search_attributes(

@@ -67,7 +67,7 @@ def child_reported(state: RunState, event: ChildReported) -> None:
     if event.status != "checkpoint":
         state.open_children.pop(event.run_id, None)
     node = state.node(event.node)
-    if node.child_run_id == event.run_id and node.status == "waiting":
+    if node.child_run_id == event.run_id and node.waiting == "child":
         node.error = event.error
         if event.status in ("completed", "checkpoint"):
             node.output = event.output
@@ -117,14 +117,26 @@ def _count(fanout: Fanout, child: str, status: str) -> None:
 
 def undo_settled(state: RunState, event: NodeSettled) -> None:
     """The undo of the latest step is over."""
+    is_done = event.status == "succeeded"
     if state.undoable and event.node == state.undoable[-1] + UNDO_SUFFIX:
-        state.undoable.pop()
+        undone = state.undoable.pop()
+        if not is_done:
+            state.not_undone.append(undone)
     closing = state.closing
     if closing is not None:
-        is_done = event.status == "succeeded"
         state.closing = msgspec.structs.replace(
             closing, undos_done=closing.undos_done + is_done, undos_failed=closing.undos_failed + (not is_done)
         )
+
+
+def reopen_undos(state: RunState) -> None:
+    """The run goes on: what has been done and is not undone is to be undone again, and in the order of before, if the
+    run ends badly again. Steps that are pending again have nothing to undo yet."""
+    undoable = [*state.undoable, *reversed(state.not_undone)]
+    state.not_undone = []
+    state.undoable = [ref for ref in undoable if state.node(ref).status in ("succeeded", "failed")]
+    for ref in undoable:
+        _forget_undo(state, ref)
 
 
 def reset_node(state: RunState, reset: NodeReset) -> None:
@@ -140,6 +152,7 @@ def reset_node(state: RunState, reset: NodeReset) -> None:
         for index in range(old.fanout.started):
             _forget_child(state, f"{reset.node}[{index}]")
     state.nodes[reset.node] = fresh
+    _forget_undo(state, reset.node)
     state.gathered.pop(reset.node, None)
     state.touched.append(reset.node)
 
@@ -166,3 +179,11 @@ def _forget_child(state: RunState, ref: str) -> None:
     old = state.node(ref)
     leave(state, ref, old)
     state.nodes[ref] = NodeState(generation=old.generation)
+    _forget_undo(state, ref)
+
+
+def _forget_undo(state: RunState, ref: str) -> None:
+    """The step has not been done yet, so it has not been undone either."""
+    undo = state.nodes.get(ref + UNDO_SUFFIX)
+    if undo is not None:
+        state.nodes[ref + UNDO_SUFFIX] = NodeState(generation=undo.generation)

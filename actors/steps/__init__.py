@@ -10,6 +10,7 @@ from ductor.actors.steps.event_set import EventSetBehaviour
 from ductor.actors.steps.human_loop import HumanLoopBehaviour
 from ductor.actors.steps.interaction import InteractionBehaviour
 from ductor.actors.steps.rule import RuleBehaviour
+from ductor.actors.steps.subworkflow import SubworkflowBehaviour
 from ductor.actors.steps.task import TaskBehaviour
 from ductor.actors.steps.transform import TransformBehaviour
 from ductor.actors.steps.wait import WaitBehaviour
@@ -25,6 +26,7 @@ BEHAVIOURS: Final[dict[str, Behaviour]] = {
     "transform": TransformBehaviour(),
     "conditional": ConditionalBehaviour(),
     "rule": RuleBehaviour(),
+    "subworkflow": SubworkflowBehaviour(),
 }
 
 RUNNABLE_TYPES: Final[frozenset[str]] = frozenset(BEHAVIOURS)

@@ -1,9 +1,9 @@
-"""What a step type does: six functions, one small module each type.
+"""What a step type does: seven functions, one small module each type.
 
 `start` runs when the node becomes runnable, `on_result` when an attempt of it has finished, `on_timer` when its timer
-has come due, `hears` and `on_message` when something has come from outside, `on_resume` when its run goes on after a
-pause. Cancelling needs nothing of the type: what is parked or in flight is withdrawn by the tick. Each function decides
-through `tick.emit` and the functions of `ductor.actors.tick.settle`; an ExpressionError or ValueRefusedError that
+has come due, `hears` and `on_message` when something has come from outside, `on_report` when its child run has told how
+far it is, `on_resume` when its run goes on after a pause. Cancelling needs nothing of the type: what is parked or in
+flight is withdrawn by the tick. Each function decides through `tick.emit` and the functions of `ductor.actors.tick.settle`; an ExpressionError or ValueRefusedError that
 leaves one of them fails the node without retry.
 """
 
@@ -13,7 +13,7 @@ from ductor.actors.tick.activation import StateActivation
 from ductor.actors.tick.parking import time_out
 from ductor.actors.tick.working import Tick
 from ductor.definitions.program import ProgramNode
-from ductor.journal.events import AttemptFinished, Message
+from ductor.journal.events import AttemptFinished, ChildReported, Message
 
 
 class Behaviour(Protocol):
@@ -42,12 +42,24 @@ class Behaviour(Protocol):
         """The parked node has taken a message; it is the last of its state's `messages`."""
         ...
 
+    def on_report(self, tick: Tick, node: ProgramNode, report: ChildReported) -> None:
+        """The child run that the node waits for has told how far it is; the report is in the row and in the state."""
+        ...
+
     def on_resume(self, tick: Tick, node: ProgramNode) -> None:
         """The run goes on after a pause; the node is parked still, its relative deadline has moved."""
         ...
 
 
-class Unlistening:
+class Childless:
+    """Base of the types that have no child runs."""
+
+    def on_report(self, tick: Tick, node: ProgramNode, report: ChildReported) -> None:
+        """Never called: such a node waits for no child."""
+        raise AssertionError(f"step {node.ref} has no child runs")
+
+
+class Unlistening(Childless):
     """Base of the types that hear nothing from outside."""
 
     def hears(
@@ -64,7 +76,7 @@ class Unlistening:
         """Nothing: a pause before a retry or a round has moved like all others."""
 
 
-class Parked:
+class Parked(Childless):
     """Base of the types that park until something comes: they have no attempts."""
 
     def on_result(self, tick: Tick, node: ProgramNode, result: AttemptFinished) -> None:

@@ -5,14 +5,15 @@
                              │ grace over: what is still in flight is cancelled
 ```
 Closing begins when a step fails for good, when nothing is left to do, by `transform.end`, by the run's timeout or by a
-cancel. No step starts any more; parked steps are cancelled at once; attempts in flight are told to stop and may finish
-within the grace time, so that no deferred step runs beside them. A run that fails or is cancelled then undoes what it
-has done (`ductor.actors.tick.compensation`). Then the deferred steps run once, whatever the end, and what becomes of
+cancel. No step starts any more; parked steps are cancelled at once; attempts in flight and child runs are told to stop
+and may finish within the grace time, so that no deferred step runs beside them. A run that fails or is cancelled then
+undoes what it has done (`ductor.actors.tick.compensation`). Then the deferred steps run once, whatever the end, and what becomes of
 them does not change it. `terminate` does none of this: the run ends at once.
 """
 
 import msgspec
 
+from ductor.actors.tick.children import may_report, stop_children
 from ductor.actors.tick.working import CANCEL_GRACE_MS, Tick, Withdrawal
 from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.values import JsonObject, JsonValue
@@ -46,11 +47,13 @@ def begin_closing(
     state = tick.state
     if state.closing is not None:
         return
+    stop_children(tick, status)
     has_undos = bool(state.undoable) and status in UNDOING_STATUSES
     if not state.open_nodes and not tick.program.defers and not has_undos:
         end(tick, RunEnded(status=status, output=output, output_ref=output_ref, error=error, reason=reason))
         return
-    grace_until_us = tick.now_us + CANCEL_GRACE_MS * 1_000 if state.running_count else None
+    may_finish = state.running_count or any(may_report(tick, ref) for ref in state.open_nodes)
+    grace_until_us = tick.now_us + CANCEL_GRACE_MS * 1_000 if may_finish else None
     tick.emit(
         RunClosing(
             status=status,
@@ -65,7 +68,7 @@ def begin_closing(
         node = state.nodes[ref]
         if node.status == "running":
             tick.withdrawn.append(Withdrawal(ref, node.generation))
-        else:
+        elif not may_report(tick, ref):
             tick.emit(NodeSettled(node=ref, status="cancelled"))
 
 
@@ -81,6 +84,7 @@ def close_open_nodes(tick: Tick) -> None:
 
 def terminate(tick: Tick, reason: str, error_type: str = "RunTerminated") -> None:
     """End the run at once."""
+    stop_children(tick, "terminated")
     close_open_nodes(tick)
     error = ErrorInfo(type=error_type, message=reason, retryable=False)
     end(tick, RunEnded(status="terminated", error=error, reason=reason, compensated=_compensated(tick)))

@@ -5,6 +5,7 @@
 - An event goes to every parked node and handler that hears its name, if its `match` holds and it is not older than the
   wait looks back. Where there is none it passes by: the bus keeps it, not the run.
 - Votes, case work and replies go to the parked node they name, if it is one that asks for such.
+- What child runs tell goes its own way (`ductor.actors.tick.reports`).
 What comes while the run is closing is undelivered, and the sender's receipt says so. A `match` that fails to evaluate
 fails the step that has it. Who takes a message is decided before anything follows from it, so that the first of several
 can't change what the others hear.
@@ -18,6 +19,7 @@ from ductor.actors.steps import BEHAVIOURS
 from ductor.actors.tick.activation import StateActivation, message_value
 from ductor.actors.tick.closing import begin_closing
 from ductor.actors.tick.event_waits import heard_since_us
+from ductor.actors.tick.reports import absorb_report
 from ductor.actors.tick.settle import expression_failure, fail, withdraw
 from ductor.actors.tick.working import Tick
 from ductor.definitions.expressions import ExpressionError
@@ -61,7 +63,9 @@ class Hearing(msgspec.Struct):
 def absorb(tick: Tick, message: Message) -> None:
     """Take up one message."""
     state = tick.state
-    if state.is_terminal or state.closing is not None:
+    if message.kind == "child":
+        absorb_report(tick, message)
+    elif state.is_terminal or state.closing is not None:
         _dispose(tick, message, "undelivered")
     elif message.kind in ANSWERS:
         _absorb_answer(tick, message)

@@ -11,9 +11,11 @@ Rules (design of the language, "Edges" and "Settling"):
   but a redrive finds what they say.
 """
 
+from functools import partial
 from typing import Literal
 
 from ductor.actors.tick.activation import StateActivation, error_value
+from ductor.actors.tick.children import cancel_child
 from ductor.actors.tick.closing import begin_closing
 from ductor.actors.tick.sending import prepared, send
 from ductor.actors.tick.working import Tick, Withdrawal
@@ -77,11 +79,11 @@ def succeed(
         patch, edges = _effects_and_edges(tick, node, outcome, output)
         sent = prepared(tick, node, own_values(tick, node, output, None)) if node.sends else ()
     except (ExpressionError, ValueRefusedError) as error:
-        fail(tick, node, expression_failure(error), inline=inline, ref=ref)
+        fail(tick, node, expression_failure(error), inline=inline, ref=ref, is_work_done=True)
         return False
     if patch:
         tick.emit(ContextPatched(node=node.ref, patch=patch))
-    _emit_settled(tick, node, "succeeded", outcome, edges, inline=inline, ref=ref)
+    _emit_settled(tick, node, "succeeded", outcome, edges, inline=inline, ref=ref, is_work_done=True)
     for sending in sent:
         send(tick, sending)
     checkpoint = node.step.checkpoint
@@ -93,26 +95,31 @@ def succeed(
 
 
 def fail(
-    tick: Tick, node: ProgramNode, error: ErrorInfo, *, inline: JsonValue = None, ref: PayloadRef | None = None
+    tick: Tick,
+    node: ProgramNode,
+    error: ErrorInfo,
+    *,
+    inline: JsonValue = None,
+    ref: PayloadRef | None = None,
+    is_work_done: bool = False,
 ) -> None:
-    """The step has failed for good."""
+    """The step has failed for good. `is_work_done`: what it does was done before, and may have to be undone."""
+    settled = partial(_emit_settled, tick, node, "failed", "error", inline=inline, ref=ref, is_work_done=is_work_done)
     if node.scatter:  # what becomes of its siblings is for the scatter and the gather to say
-        _emit_settled(tick, node, "failed", "error", node.plain_edges[NOTHING], inline=inline, ref=ref, error=error)
+        settled(node.plain_edges[NOTHING], error=error)
         return
     if node.step.on_error == "fail":
-        _emit_settled(tick, node, "failed", "error", node.plain_edges[NOTHING], inline=inline, ref=ref, error=error)
+        settled(node.plain_edges[NOTHING], error=error)
         begin_closing(tick, "failed", error=error, reason=f"step {node.ref} failed")
         return
     try:
         edges = _edges(node, "error", _own_for_choices(tick, node, "error", error))
     except ExpressionError as broken:
         broken_error = expression_failure(broken)
-        _emit_settled(
-            tick, node, "failed", "error", node.plain_edges[NOTHING], inline=inline, ref=ref, error=broken_error
-        )
+        settled(node.plain_edges[NOTHING], error=broken_error)
         begin_closing(tick, "failed", error=broken_error, reason=f"a choice of step {node.ref} failed")
         return
-    _emit_settled(tick, node, "failed", "error", edges, inline=inline, ref=ref, error=error)
+    settled(edges, error=error)
 
 
 def skip_by_guard(tick: Tick, node: ProgramNode) -> None:
@@ -149,6 +156,7 @@ def withdraw(tick: Tick, node: ProgramNode) -> None:
         return
     if state.status == "running":
         tick.withdrawn.append(Withdrawal(node.ref, state.generation))
+    cancel_child(tick, node)
     _emit_settled(tick, node, "cancelled", "withdrawn", node.plain_edges[NOTHING])
 
 
@@ -206,6 +214,7 @@ def _emit_settled(
     inline: JsonValue = None,
     ref: PayloadRef | None = None,
     error: ErrorInfo | None = None,
+    is_work_done: bool = False,
 ) -> None:
     tick.emit(
         NodeSettled(
@@ -218,5 +227,6 @@ def _emit_settled(
             error=None if error is tick.node_state(node).error else error,
             taken=edges[0],
             untaken=edges[1],
+            is_undoable=is_work_done and node.step.compensate is not None and not node.is_defer,
         )
     )
