@@ -8,12 +8,14 @@ from collections.abc import Sequence
 import msgspec
 
 from ductor.journal.bulk_controls import BulkControl
-from ductor.journal.codec import MAX_INLINE_BYTES, checked_key, checked_text, checked_value, encode_value
-from ductor.journal.commit import BusEvent, Commit, EventWait, InboxItem, Payload, SentMessage
+from ductor.journal.child_reports import CHILD_MESSAGE_PREFIX
+from ductor.journal.codec import checked_key, checked_text, checked_value, encode_value
+from ductor.journal.commit import BusEvent, Commit, EventWait, InboxItem, LeaseWait, Payload, SentControl, SentMessage
 from ductor.journal.digest_store import MAX_DIGEST_ITEM_BYTES, MESSAGE_PREFIX, DigestWait
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import Message
 from ductor.journal.ids import is_run_id
+from ductor.journal.lease_store import MESSAGE_PREFIX as LEASE_MESSAGE_PREFIX
 from ductor.journal.records import StartTrigger
 from ductor.journal.store import MAX_EVENT_PAYLOAD_BYTES, MAX_INBOX_PEOPLE, MAX_UNCONSUMED_MESSAGES
 
@@ -40,11 +42,19 @@ def closed_reason(status: str) -> str:
 
 def check_message(message: Message) -> None:
     """Of a message that somebody sends to a run."""
+    if message.kind == "child" or message.id.startswith(CHILD_MESSAGE_PREFIX):
+        raise ValueRefusedError("message id", "", "messages that tell of a child run are made by its commits alone")
+    _check_message(message)
+
+
+def _check_message(message: Message) -> None:
     _check_id(message.id, "message id")
     if message.kind == "event" or message.id.startswith(EVENT_MESSAGE_PREFIX):
         raise ValueRefusedError("message id", "", "messages that bring events are made by the bus alone")
     if message.kind == "digest" or message.id.startswith(MESSAGE_PREFIX):
         raise ValueRefusedError("message id", "", "messages that tell of a digest are made by the store alone")
+    if message.kind == "lease" or message.id.startswith(LEASE_MESSAGE_PREFIX):
+        raise ValueRefusedError("message id", "", "messages that grant a lease are made by the store alone")
     checked_key(message.name, "message name")
     checked_key(message.node, "message node")
     checked_text(message.by, "message by")
@@ -115,12 +125,16 @@ def check_parts(commit: Commit) -> None:
         _check_inbox_item(item)
     for digest in commit.digests:
         _check_digest(digest)
-    for node in (*commit.waits_gone, *commit.inbox_gone, *commit.digests_gone):
+    for node in (*commit.waits_gone, *commit.inbox_gone, *commit.digests_gone, *commit.leases_gone):
         checked_text(node, "node")
+    for lease in commit.leases:
+        _check_lease(lease)
     for event in commit.published:
         check_event(event)
     for sent in commit.sent:
         _check_sent(sent)
+    for control in commit.sent_controls:
+        _check_sent_control(control)
 
 
 def _check_wait(wait: EventWait) -> None:
@@ -156,13 +170,26 @@ def _check_digest(digest: DigestWait) -> None:
         raise ValueRefusedError("digest item", "", reason)
 
 
+def _check_lease(lease: LeaseWait) -> None:
+    checked_key(lease.node, "lease node")
+    checked_key(lease.key, "lease key")
+    _check_integer(lease.generation, "lease generation", _INDEX_BOUND)
+    _check_integer(lease.limit, "lease limit", _INDEX_BOUND)
+
+
 def _check_sent(sent: SentMessage) -> None:
     if not is_run_id(sent.run_id):
         raise ValueRefusedError("run id of a sent message", "", "it is no UUID in lower case with hyphens")
-    check_message(sent.message)
-    if sent.message.payload_ref is not None:
-        reason = f"a payload beyond {MAX_INLINE_BYTES} bytes stays with its run, another can't read it"
-        raise ValueRefusedError("payload of a sent message", "", reason)
+    _check_message(sent.message)
+    check_payloads(sent.message, () if sent.payload is None else (sent.payload,))
+
+
+def _check_sent_control(control: SentControl) -> None:
+    if not is_run_id(control.run_id):
+        raise ValueRefusedError("run id of a sent control", "", "it is no UUID in lower case with hyphens")
+    _check_id(control.request_id, "request id of a sent control")
+    checked_text(control.by, "by of a sent control")
+    checked_value(control.arguments, "arguments of a sent control")
 
 
 def _check_id(text: str, what: str) -> None:

@@ -31,8 +31,10 @@ from ductor.journal.commit import (
 from ductor.journal.errors import OverloadedError
 from ductor.journal.memory_bulk_controls import MemoryBulkControls
 from ductor.journal.memory_bus import MemoryBus
+from ductor.journal.memory_children import MemoryChildren
 from ductor.journal.memory_definitions import DefinitionRows
 from ductor.journal.memory_digests import MemoryDigests
+from ductor.journal.memory_leases import MemoryLeases
 from ductor.journal.memory_rows import RunRows, poison_in
 from ductor.journal.memory_transfer import MemoryTransfer
 from ductor.journal.memory_triggers import MemoryTriggers
@@ -60,7 +62,7 @@ DEFAULT_QUEUE_LIMIT = 10_000
 """Commits that may wait before starts are turned away."""
 
 
-class MemoryStore(MemoryDigests, MemoryBus, MemoryTriggers, MemoryBulkControls, MemoryTransfer):
+class MemoryStore(MemoryDigests, MemoryLeases, MemoryChildren, MemoryBus, MemoryTriggers, MemoryBulkControls, MemoryTransfer):
     """See the module's docstring.
 
     Args:
@@ -81,7 +83,6 @@ class MemoryStore(MemoryDigests, MemoryBus, MemoryTriggers, MemoryBulkControls, 
         self._due: SortedItems[tuple[int, str]] = SortedItems()
         self._with_controls: dict[str, None] = {}
         self._with_attempts: dict[str, None] = {}
-        self._start_keys: dict[tuple[str, str, str], str] = {}
         self._definitions = DefinitionRows()
         self._hosts: dict[str, HostRecord] = {}
         self._feed: list[FeedEntry] = []
@@ -150,6 +151,7 @@ class MemoryStore(MemoryDigests, MemoryBus, MemoryTriggers, MemoryBulkControls, 
                 return StartKeyTaken(owner)
         run = self._runs[commit.run_id] = RunRows(commit.run_id, start, commit.at_us)
         self._run_ids.add(commit.run_id)
+        self._index_lineage(run)
         self._apply(run, commit)
         return Appended(commit.version)
 
@@ -180,9 +182,23 @@ class MemoryStore(MemoryDigests, MemoryBus, MemoryTriggers, MemoryBulkControls, 
             self._write_inbox(commit)
         if commit.digests or commit.digests_gone:
             self._write_digests(commit)
+        if commit.leases or commit.leases_gone or commit.forwards_to:
+            self._write_leases(commit)
         for event in commit.published:
             self._add_event(event)
+        if commit.new_runs:
+            self._start_runs(commit)
         self._send_from(run, commit.sent)
+        self._send_controls(run, commit.sent_controls)
+
+    def _run_started(self, run: RunRows, transition: Transition) -> None:
+        run_id = run.head.run_id
+        self._run_ids.add(run_id)
+        self._feed.append(FeedEntry(FeedPosition(0, self._batches, len(self._feed) + 1), transition))
+        self._index_status(run)
+        self._index_lineage(run)
+        if run.due_at_us is not None:
+            self._due.add((run.due_at_us, run_id))
 
     def _index_status(self, run: RunRows) -> None:
         run_id, status = run.head.run_id, run.head.status
@@ -203,6 +219,7 @@ class MemoryStore(MemoryDigests, MemoryBus, MemoryTriggers, MemoryBulkControls, 
 
     def _imported(self, run: RunRows) -> None:
         self._run_ids.add(run.head.run_id)
+        self._index_lineage(run)
         self._batches += 1
         for transition in run.transitions:
             self._feed.append(FeedEntry(FeedPosition(0, self._batches, len(self._feed) + 1), transition))
@@ -227,7 +244,12 @@ class MemoryStore(MemoryDigests, MemoryBus, MemoryTriggers, MemoryBulkControls, 
     async def heads(self, which: RunFilter) -> Sequence[Head]:
         """List runs, newest first."""
         self._check_open()
-        newest_first = (self._runs[run_id] for run_id in self._run_ids.descending(which.before_run_id))
+        run_ids = self._run_ids
+        if which.parent_run_id is not None:
+            run_ids = self._by_parent.get(which.parent_run_id, SortedItems[str]())
+        elif which.root_run_id is not None:
+            run_ids = self._by_root.get(which.root_run_id, SortedItems[str]())
+        newest_first = (self._runs[run_id] for run_id in run_ids.descending(which.before_run_id))
         found = (run for run in newest_first if _fits(run.head, which))
         return [run.read_head() for run in islice(found, which.limit)]
 
@@ -434,5 +456,7 @@ def _fits(head: Head, which: RunFilter) -> bool:
     return (
         which.tenant in {None, head.tenant}
         and which.definition in {None, head.definition}
+        and which.parent_run_id in {None, head.parent_run_id}
+        and which.root_run_id in {None, head.root_run_id}
         and (not which.statuses or head.status in which.statuses)
     )

@@ -10,7 +10,7 @@ from ductor.journal.admission import FULL_INBOX, check_message, check_payloads, 
 from ductor.journal.clock import Clock
 from ductor.journal.codec import stored_value
 from ductor.journal.commit import BusEvent, Commit, InboxItem, MessageDisposition, Payload, SentMessage
-from ductor.journal.events import Message
+from ductor.journal.events import Message, MessageKind
 from ductor.journal.memory_base import MemoryBase
 from ductor.journal.memory_rows import RunRows
 from ductor.journal.records import InboxEntry, MessageReceipt
@@ -21,6 +21,9 @@ from ductor.journal.store import (
     MAX_UNCONSUMED_SENT_MESSAGES,
 )
 from ductor.journal.transfer import StoredMessage
+
+ANSWERS: frozenset[str] = frozenset({"child", "lease"})
+"""What a run is told because of what it has begun itself."""
 
 _encode = msgspec.json.Encoder().encode
 _decode_message = msgspec.json.Decoder(Message).decode
@@ -33,12 +36,16 @@ class RunMessages:
         self._messages: dict[str, bytes] = {}
         self.receipts: dict[str, MessageReceipt] = {}
         self.waiting: dict[str, None] = {}
-        self._unconsumed: dict[str, bool] = {}
+        self._unconsumed: dict[str, MessageKind] = {}
         self._unconsumed_events = 0
+        self._unconsumed_answers = 0
 
     def unconsumed_count(self, *, events: bool) -> int:
-        """Events, or messages of all other kinds, that were neither consumed nor given up."""
-        return self._unconsumed_events if events else len(self._unconsumed) - self._unconsumed_events
+        """Events, or what others have sent, that were neither consumed nor given up. Answers to what the run itself has
+        begun don't count: their number is bounded by it."""
+        if events:
+            return self._unconsumed_events
+        return len(self._unconsumed) - self._unconsumed_events - self._unconsumed_answers
 
     def add(self, message: Message, *, is_delivered: bool) -> MessageReceipt:
         """Store a message whose id is new."""
@@ -52,10 +59,9 @@ class RunMessages:
         )
         self.receipts[message.id] = receipt
         if is_delivered:
-            is_event = message.kind == "event"
             self.waiting[message.id] = None
-            self._unconsumed[message.id] = is_event
-            self._unconsumed_events += is_event
+            self._unconsumed[message.id] = message.kind
+            self._count(message.kind, 1)
         return receipt
 
     def dispose(self, disposition: MessageDisposition, version: int | None) -> None:
@@ -71,7 +77,11 @@ class RunMessages:
         )
         self.waiting.pop(message_id, None)
         if disposition.disposition != "buffered":
-            self._unconsumed_events -= self._unconsumed.pop(message_id)
+            self._count(self._unconsumed.pop(message_id), -1)
+
+    def _count(self, kind: MessageKind, change: int) -> None:
+        self._unconsumed_events += change if kind == "event" else 0
+        self._unconsumed_answers += change if kind in ANSWERS else 0
 
     def restore(self, stored: StoredMessage, position: int) -> None:
         """Put back a message of an imported run, as it stood, at a new position."""
@@ -201,16 +211,19 @@ class MemoryMessages(MemoryBase):
             self._with_messages.pop(commit.run_id, None)
 
     def _send_from(self, sender: RunRows, sent: Iterable[SentMessage]) -> None:
-        for run_id, message in ((each.run_id, each.message) for each in sent):
+        for run_id, message, payload in ((each.run_id, each.message, each.payload) for each in sent):
             run = self._runs.get(run_id)
             if run is not None and run.head.tenant != sender.head.tenant:
                 continue
             messages = self._messages_of(run_id)
             if message.id in messages.receipts:
                 continue
-            is_full = messages.unconsumed_count(events=False) >= MAX_UNCONSUMED_SENT_MESSAGES
+            is_bounded = message.kind not in ANSWERS
+            is_full = is_bounded and messages.unconsumed_count(events=False) >= MAX_UNCONSUMED_SENT_MESSAGES
             is_delivered = run is not None and not run.is_closed and not is_full
             self._add_message(run_id, message, self._clock.now_us(), is_delivered=is_delivered)
+            if run is not None and payload is not None:
+                run.add_payloads((payload,))
 
     def _write_inbox(self, commit: Commit) -> None:
         for node in commit.inbox_gone:

@@ -18,6 +18,7 @@ from ductor.journal.bulk_controls import BulkControlStore
 from ductor.journal.commit import BusEvent, Commit, CommitAnswer, Payload
 from ductor.journal.digest_store import DigestStore
 from ductor.journal.events import Message
+from ductor.journal.lease_store import LeaseStore
 from ductor.journal.records import (
     AttemptRow,
     Control,
@@ -66,7 +67,7 @@ MAX_FEED_PAGE_BYTES = 16 * 1024 * 1024
 """Bytes of events in one page of the feed, unless its reader wants fewer; the last row of the page may go beyond."""
 
 
-class Store(BulkControlStore, DigestStore, TransferStore, Protocol):
+class Store(BulkControlStore, DigestStore, LeaseStore, TransferStore, Protocol):
     """See the module's docstring. Reads raise StoreUnavailableError when the database can't be reached."""
 
     async def open(self) -> None:

@@ -127,6 +127,47 @@
         duration_ms = EXCLUDED.duration_ms, max_items = EXCLUDED.max_items, position = DEFAULT, is_joined = false
 )
 
+-- name: leases_handed_on
+-- The lease of the whole run goes to the run that continues this one.
+, leases_handed_on AS (
+    UPDATE ductor.eec_lease l SET run_id = h.successor_run_id, generation = 0
+    FROM unnest(:leasehanded_run_id::uuid[], :leasehanded_commit_id::uuid[], :leasehanded_successor_run_id::uuid[])
+        AS h (run_id, commit_id, successor_run_id)
+    WHERE l.run_id = h.run_id AND l.node = '@run' AND l.fence > 0 AND h.commit_id IN (SELECT commit_id FROM won)
+)
+
+-- name: leases
+-- What goes, what comes, and what is there already under the name of what comes: each key has to be looked at.
+, leases_gone AS (
+    DELETE FROM ductor.eec_lease l
+    USING unnest(:leasegone_run_id::uuid[], :leasegone_node::text[], :leasegone_commit_id::uuid[])
+        AS g (run_id, node, commit_id)
+    WHERE l.run_id = g.run_id AND l.node = g.node AND g.commit_id IN (SELECT commit_id FROM won)
+    RETURNING l.tenant, l.key
+), leases_replaced AS (
+    SELECT l.tenant, l.key
+    FROM unnest(:lease_run_id::uuid[], :lease_node::text[], :lease_commit_id::uuid[]) AS w (run_id, node, commit_id)
+    JOIN ductor.eec_lease l ON l.run_id = w.run_id AND l.node = w.node
+    WHERE w.commit_id IN (SELECT commit_id FROM won)
+), leases AS (
+    INSERT INTO ductor.eec_lease (run_id, node, generation, tenant, key, max_holders, since_us)
+    SELECT w.run_id, w.node, w.generation,
+        coalesce(w.tenant, (SELECT h.tenant FROM ductor.eec_workflow_run h WHERE h.run_id = w.run_id)),
+        w.key, w.max_holders, ductor.eec_now_us()
+    FROM unnest(:lease_run_id::uuid[], :lease_node::text[], :lease_commit_id::uuid[], :lease_tenant::text[],
+            :lease_generation::integer[], :lease_key::text[], :lease_max_holders::integer[])
+        AS w (run_id, node, commit_id, tenant, generation, key, max_holders)
+    WHERE w.commit_id IN (SELECT commit_id FROM won)
+    ON CONFLICT (run_id, node) DO UPDATE
+    SET generation = EXCLUDED.generation, key = EXCLUDED.key, max_holders = EXCLUDED.max_holders, position = DEFAULT,
+        since_us = EXCLUDED.since_us, fence = 0
+    RETURNING tenant, key
+), lease_looks AS (
+    INSERT INTO ductor.eec_lease_look (tenant, key)
+    SELECT tenant, key FROM leases_gone UNION SELECT tenant, key FROM leases_replaced
+    UNION SELECT tenant, key FROM leases
+)
+
 -- name: published
 -- In the order of publishing, as with `sent`.
 , published AS (

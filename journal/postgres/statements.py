@@ -34,9 +34,9 @@ def number_parameters(text: str) -> Statement:
     return Statement(numbered, tuple(numbers))
 
 
-def read_named(file: str) -> dict[str, str]:
-    """The named texts of an SQL file of this package."""
-    parts = _NAME.split(resources.files(__package__).joinpath(file).read_text(encoding="utf-8"))
+def read_named(file: str, package: str = __package__) -> dict[str, str]:
+    """The named texts of an SQL file of a package, this one if none is named."""
+    parts = _NAME.split(resources.files(package).joinpath(file).read_text(encoding="utf-8"))
     return {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
 
 
@@ -44,7 +44,15 @@ _COMMIT = read_named("commit.sql") | read_named("commit_waiting.sql")
 _HEADS = read_named("heads.sql")
 QUERIES: Mapping[str, Statement] = {
     name: number_parameters(text)
-    for file in ("queries.sql", "waiting.sql", "wakeups.sql", "digests.sql", "bulk_controls.sql", "transfer.sql")
+    for file in (
+        "queries.sql",
+        "waiting.sql",
+        "wakeups.sql",
+        "digests.sql",
+        "leases.sql",
+        "bulk_controls.sql",
+        "transfer.sql",
+    )
     for name, text in read_named(file).items()
 }
 RESOLVE_LOSERS = number_parameters(_COMMIT["resolve_losers"])
@@ -65,6 +73,8 @@ _OPTIONAL_PARTS = (
     "inbox_gone",
     "inbox",
     "digests",
+    "leases_handed_on",
+    "leases",
     "published",
 )
 

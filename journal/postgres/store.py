@@ -17,6 +17,7 @@ from ductor.journal.postgres.database import Database
 from ductor.journal.postgres.digests import Digests
 from ductor.journal.postgres.feed import Feed, start_era_if_restored
 from ductor.journal.postgres.inputs import Inputs
+from ductor.journal.postgres.leases import Leases
 from ductor.journal.postgres.messages import Messages
 from ductor.journal.postgres.migrations import check_schema
 from ductor.journal.postgres.reader import inputs, loads
@@ -31,7 +32,9 @@ from ductor.journal.records import StoreHealth
 _logger = logging.getLogger(__name__)
 
 
-class PostgresStore(Runs, Wakeups, Inputs, Messages, Bus, Triggers, Digests, BulkControls, Catalog, Feed, Transfer):
+class PostgresStore(
+    Runs, Wakeups, Inputs, Messages, Bus, Triggers, Digests, Leases, BulkControls, Catalog, Feed, Transfer
+):
     """The journal in PostgreSQL 14 or newer. The schema is made by `migrate`, never on the side.
 
     Use it as `async with PostgresStore(ConnectionSettings(dsn=...)) as store`, or `open` and `close` it.

@@ -46,6 +46,9 @@ def _is_concerned(commit: Commit) -> bool:
         or commit.inbox_gone
         or commit.digests
         or commit.digests_gone
+        or commit.leases
+        or commit.leases_gone
+        or commit.forwards_to
         or commit.published
         or commit.sent
     )
@@ -144,6 +147,28 @@ def _digests(commits: Sequence[Commit]) -> Columns:
     }
 
 
+def _leases_handed_on(commits: Sequence[Commit]) -> Columns:
+    handing = [commit for commit in commits if commit.forwards_to]
+    return {
+        "leasehanded_run_id": [commit.run_id for commit in handing],
+        "leasehanded_commit_id": [commit.commit_id for commit in handing],
+        "leasehanded_successor_run_id": [commit.forwards_to for commit in handing],
+    }
+
+
+def _leases(commits: Sequence[Commit]) -> Columns:
+    found = _of_all(commits, lambda commit: sorted(commit.leases, key=lambda lease: lease.node))
+    return _gone("leasegone", _of_all(commits, lambda commit: sorted(commit.leases_gone))) | {
+        "lease_run_id": [commit.run_id for commit, _ in found],
+        "lease_node": [lease.node for _, lease in found],
+        "lease_commit_id": [commit.commit_id for commit, _ in found],
+        "lease_tenant": [_tenant(commit) for commit, _ in found],
+        "lease_generation": [lease.generation for _, lease in found],
+        "lease_key": [lease.key for _, lease in found],
+        "lease_max_holders": [lease.limit for _, lease in found],
+    }
+
+
 def _published(commits: Sequence[Commit]) -> Columns:
     # the order of publishing stays: it is that of their positions
     found = [(event.tenant, commit.commit_id, event) for commit in commits for event in commit.published]
@@ -183,6 +208,8 @@ _PARTS_OF_ROWS: tuple[tuple[str, tuple[str, ...], Callable[[Sequence[Commit]], C
     ("inbox_gone", ("inbox_gone",), _inbox_gone),
     ("inbox", ("inbox",), _inbox),
     ("digests", ("digests", "digests_gone"), _digests),
+    ("leases_handed_on", ("forwards_to",), _leases_handed_on),
+    ("leases", ("leases", "leases_gone"), _leases),
     ("published", ("published",), _published),
 )
 """Name of the part, the fields of a commit that need it, and what fills its columns."""

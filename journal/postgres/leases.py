@@ -1,0 +1,110 @@
+"""Leases: who holds a key, and who waits for it.
+
+A look at a key happens under a lock of its name that ends with the transaction: of two hosts the second sees what the
+first has granted. Fences come from one sequence for all keys, so that no row has to be kept for a key that nobody
+holds.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from asyncpg import Record
+
+from ductor.journal.events import Message
+from ductor.journal.ids import is_run_id
+from ductor.journal.lease_store import (
+    MAX_GRANTED_AT_ONCE,
+    MAX_HOLDERS_TOLD,
+    LeaseChange,
+    LeaseEntry,
+    LeaseGrant,
+    LeaseKey,
+    LeaseLine,
+    LeasePlace,
+)
+from ductor.journal.postgres.database import Database, fetch_on
+
+FIRST_PLACE: LeasePlace = ("", "", 0)
+"""Comes before every lease: where the first page begins."""
+
+
+class Leases:
+    """Places at keys, which runs compete for."""
+
+    _database: Database
+
+    async def grant_leases(self, key: LeaseKey) -> LeaseChange:
+        """Look at a key: grant what is free to those who wait first."""
+        async with self._database.transaction() as connection:
+            fetch = fetch_on(connection)
+            await fetch("lock_lease_key", name=msgspec.json.encode(key).decode())
+            rows = await fetch("grant_leases", tenant=key.tenant, key=key.key, limit=MAX_GRANTED_AT_ONCE)
+        return LeaseChange(grants=tuple(_grant(row) for row in rows), is_complete=len(rows) < MAX_GRANTED_AT_ONCE)
+
+    async def lease_work(self, after: LeaseKey | None, limit: int) -> Sequence[LeaseKey]:
+        """Keys that have to be looked at, a page in their order."""
+        after = after or LeaseKey("", "")
+        rows = await self._database.fetch("lease_work", after_tenant=after.tenant, after_key=after.key, limit=limit)
+        return [LeaseKey(*row) for row in rows]
+
+    async def leases(
+        self,
+        *,
+        tenant: str | None = None,
+        key: str | None = None,
+        run_id: str | None = None,
+        after: LeasePlace | None = None,
+        limit: int = 100,
+    ) -> Sequence[LeaseEntry]:
+        """Holders and waiters, a page in order of tenant, key and position."""
+        after_tenant, after_key, after_position = after or FIRST_PLACE
+        values: dict[str, object] = {
+            "tenant": tenant,
+            "key": key,
+            "after_tenant": after_tenant,
+            "after_key": after_key,
+            "after_position": after_position,
+            "limit": limit,
+        }
+        if run_id is None:
+            return [_entry(row) for row in await self._database.fetch("leases", **values)]
+        if not is_run_id(run_id):
+            return []
+        return [_entry(row) for row in await self._database.fetch("leases_of_run", run_id=run_id, **values)]
+
+    async def lease_line(self, run_id: str, node: str) -> LeaseLine | None:
+        """What the waiter of a node has before it. None where it does not wait."""
+        if not is_run_id(run_id):
+            return None
+        rows = await self._database.fetch("lease_line", run_id=run_id, node=node, limit=MAX_HOLDERS_TOLD)
+        if not rows:
+            return None
+        holders = tuple(_entry(row, first=2) for row in rows if row["run_id"] is not None)
+        return LeaseLine(ahead=rows[0]["ahead"], held=rows[0]["held"], holders=holders)
+
+
+def _grant(row: Record) -> LeaseGrant:
+    message = Message(
+        id=row["message_id"],
+        kind="lease",
+        node=row["node"],
+        payload={"fence": row["fence"], "generation": row["generation"]},
+        at_us=row["at_us"],
+        position=row["position"],
+    )
+    return LeaseGrant(row["run_id"], message)
+
+
+def _entry(row: Record, first: int = 0) -> LeaseEntry:
+    tenant, key, run_id, node, generation, limit, position, since_us, fence = tuple(row)[first : first + 9]
+    return LeaseEntry(
+        tenant=tenant,
+        key=key,
+        run_id=run_id,
+        node=node,
+        generation=generation,
+        limit=limit,
+        position=position,
+        since_us=since_us,
+        fence=fence,
+    )
