@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ductor.actors.tick.gathering import output_of
 from ductor.definitions.manifest import CompiledManifest
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.events import AnyEvent, ErrorInfo, RunStatus
@@ -138,7 +139,7 @@ def _step_view(state: RunState, ref: str, type_name: str, *, is_defer: bool) -> 
         until_us=node.until_us,
         task=node.task if status in ("running", "waiting") else "",
         dispatched_at_us=node.dispatched_at_us if status == "running" else 0,
-        output=state.value(node.output, node.output_ref) if succeeded else None,
+        output=output_of(state, ref, node) if succeeded else None,
         error=node.error,
         is_defer=is_defer,
     )

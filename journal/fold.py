@@ -202,6 +202,7 @@ def _node_parked(state: RunState, event: NodeParked) -> None:
     state.asked_count += event.waiting in ADDRESSED
     if event.until_us is not None:
         state.timers.set(event.node, event.until_us, is_absolute=event.until_is_absolute)
+    child_under_way(state, event.node)
 
 
 def _message_received(state: RunState, event: MessageReceived) -> None:

@@ -7,10 +7,12 @@ from ductor.actors.steps.behaviour import Behaviour
 from ductor.actors.steps.conditional import ConditionalBehaviour
 from ductor.actors.steps.digest import DigestBehaviour
 from ductor.actors.steps.event_set import EventSetBehaviour
+from ductor.actors.steps.gather import GatherBehaviour
 from ductor.actors.steps.human_loop import HumanLoopBehaviour
 from ductor.actors.steps.interaction import InteractionBehaviour
 from ductor.actors.steps.rule import RuleBehaviour
 from ductor.actors.steps.subworkflow import SubworkflowBehaviour
+from ductor.actors.steps.scatter import ScatterBehaviour
 from ductor.actors.steps.task import TaskBehaviour
 from ductor.actors.steps.transform import TransformBehaviour
 from ductor.actors.steps.wait import WaitBehaviour
@@ -26,6 +28,8 @@ BEHAVIOURS: Final[dict[str, Behaviour]] = {
     "transform": TransformBehaviour(),
     "conditional": ConditionalBehaviour(),
     "rule": RuleBehaviour(),
+    "scatter": ScatterBehaviour(),
+    "gather": GatherBehaviour(),
     "subworkflow": SubworkflowBehaviour(),
 }
 

@@ -4,24 +4,18 @@ Nothing is copied or converted ahead: a variable is looked up when an expression
 that it names, so evaluating costs the same in a run of ten steps and of ten thousand.
 """
 
+from ductor.actors.tick.gathering import error_value, output_of
 from ductor.definitions.durations import format_timestamp_us
 from ductor.definitions.expressions import Activation
 from ductor.definitions.program import Program
 from ductor.definitions.values import JsonObject, JsonValue
-from ductor.journal.events import ErrorInfo, Message
+from ductor.journal.events import Message
 from ductor.journal.state import NodeState, RunState
 
 EVENT_ID_PREFIX = "event:"
 """An event reaches a run as a message whose id is this and the event's own."""
 
 NO_STEP: JsonObject = {"output": None, "error": None, "status": "pending", "outcome": None, "attempts": 0}
-
-
-def error_value(error: ErrorInfo | None) -> JsonValue:
-    """An error as expressions see it."""
-    if error is None:
-        return None
-    return {"type": error.type, "message": error.message, "details": error.details}
 
 
 def message_value(state: RunState, message: Message) -> JsonObject:
@@ -43,6 +37,18 @@ def child_values(state: RunState, scatter: str, index: int) -> JsonObject:
     assert isinstance(items, list)
     key: JsonValue = fanout.keys[index] if fanout.keys else index
     return {"item": items[index], "index": index, "key": key}
+
+
+def undone_values(state: RunState, ref: str) -> JsonObject:
+    """What the undo of a step sees of it: `output`, `error` and `iteration`, as its own expressions did. `previous` is
+    gone with the round that it belonged to."""
+    node = state.nodes[ref]
+    return {
+        "output": state.value(node.output, node.output_ref),
+        "error": error_value(node.error),
+        "iteration": node.iteration,
+        "previous": None,
+    }
 
 
 class StateActivation(Activation):
@@ -84,12 +90,12 @@ class StateActivation(Activation):
     def step(self, ref: str) -> JsonObject:
         """`steps.<ref>`; a step that nothing happened to yet is pending and has null output."""
         node = self.state.nodes.get(ref)
-        return NO_STEP if node is None else self._step(node)
+        return NO_STEP if node is None else self._step(ref, node)
 
-    def _step(self, node: NodeState) -> JsonObject:
+    def _step(self, ref: str, node: NodeState) -> JsonObject:
         succeeded = node.status == "succeeded"
         return {
-            "output": self.state.value(node.output, node.output_ref) if succeeded else None,
+            "output": output_of(self.state, ref, node) if succeeded else None,
             "error": error_value(node.error),
             "status": node.status,
             "outcome": node.outcome or None,

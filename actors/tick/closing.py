@@ -7,13 +7,14 @@
 Closing begins when a step fails for good, when nothing is left to do, by `transform.end`, by the run's timeout or by a
 cancel. No step starts any more; parked steps are cancelled at once; attempts in flight and child runs are told to stop
 and may finish within the grace time, so that no deferred step runs beside them. A run that fails or is cancelled then
-undoes what it has done (`ductor.actors.tick.compensation`). Then the deferred steps run once, whatever the end, and what becomes of
-them does not change it. `terminate` does none of this: the run ends at once.
+undoes what it has done (`ductor.actors.tick.compensation`). Then the deferred steps run once, whatever the end, and
+what becomes of them does not change it. `terminate` does none of this: the run ends at once.
 """
 
 import msgspec
 
 from ductor.actors.tick.children import may_report, stop_children
+from ductor.actors.tick.gathering import output_of
 from ductor.actors.tick.working import CANCEL_GRACE_MS, Tick, Withdrawal
 from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.values import JsonObject, JsonValue
@@ -156,5 +157,5 @@ def _run_output(tick: Tick) -> JsonValue:
     for ref in program.default_outputs:
         node = tick.state.nodes.get(ref)
         if node is not None and node.status == "succeeded":
-            outputs[ref] = tick.state.value(node.output, node.output_ref)
+            outputs[ref] = output_of(tick.state, ref, node)
     return outputs

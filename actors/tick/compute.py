@@ -19,6 +19,7 @@ from ductor.actors.tick.advance import advance
 from ductor.actors.tick.children import tell_parent
 from ductor.actors.tick.controls import apply_control
 from ductor.actors.tick.event_waits import hear_events_of_handlers
+from ductor.actors.tick.fanout import judge_scatters
 from ductor.actors.tick.messages import absorb
 from ductor.actors.tick.payload import TickPayload
 from ductor.actors.tick.reports import apply_report
@@ -105,6 +106,8 @@ def compute(
         deferred, unread = inputs.results, inputs.messages
     else:
         superseded = advance(tick, inputs.results) if inputs.results else []
+        if state.fanned:
+            judge_scatters(tick)
         unread = _take_in(tick, inputs)
         schedule(tick)
     if state.parent_waits_for and tick.events:

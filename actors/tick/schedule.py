@@ -10,6 +10,7 @@ from ductor.actors.steps import BEHAVIOURS
 from ductor.actors.tick.closing import advance_closing, complete
 from ductor.actors.tick.compensation import undo_next
 from ductor.actors.tick.continuing import advance_continuing, goes_another_round, makes_way, watch_length
+from ductor.actors.tick.fanout import judge_scatters, start_children
 from ductor.actors.tick.messages import take_buffered
 from ductor.actors.tick.settle import expression_failure, fail, skip_by_guard, skip_dead, withdraw
 from ductor.actors.tick.working import Tick
@@ -25,10 +26,10 @@ def schedule(tick: Tick) -> None:
     state = tick.state
     watch_length(tick)
     while True:
-        _drain_agenda(tick)
+        has_more = _start_runnable(tick)
         if state.is_terminal:
             return
-        if state.agenda or state.touched:
+        if has_more:
             tick.emit(TickLimited())
             return
         if state.open_nodes:
@@ -70,6 +71,19 @@ def readiness(state: RunState, node: ProgramNode, sources_settled: int, sources_
     if state.is_winding_down:
         return None  # no step starts any more; a redrive looks again
     return join_answer(node.step.join, node.sources, sources_settled, sources_taken)
+
+
+def _start_runnable(tick: Tick) -> bool:
+    """Start what can be started, steps before children. Returns whether some of it is left for the next tick."""
+    state = tick.state
+    while True:
+        _drain_agenda(tick)
+        has_more_children = False
+        if state.fanned or state.filling:
+            judge_scatters(tick)
+            has_more_children = start_children(tick)
+        if tick.is_full or not state.touched:
+            return has_more_children or bool(state.agenda or state.touched)
 
 
 def _drain_agenda(tick: Tick) -> None:

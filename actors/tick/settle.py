@@ -14,13 +14,15 @@ Rules (design of the language, "Edges" and "Settling"):
 from functools import partial
 from typing import Literal
 
-from ductor.actors.tick.activation import StateActivation, error_value
+from ductor.actors.tick.activation import StateActivation
 from ductor.actors.tick.children import cancel_child
 from ductor.actors.tick.closing import begin_closing
+from ductor.actors.tick.gathering import error_value
 from ductor.actors.tick.sending import prepared, send
 from ductor.actors.tick.working import Tick, Withdrawal
 from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.program import ProgramNode, Route
+from ductor.definitions.steps.gather import GatherStep
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import (
@@ -154,10 +156,19 @@ def withdraw(tick: Tick, node: ProgramNode) -> None:
     state = tick.node_state(node)
     if state.status in SETTLED_NODE_STATUSES:
         return
+    if state.fanout is not None:
+        withdraw_children(tick, node)
     if state.status == "running":
         tick.withdrawn.append(Withdrawal(node.ref, state.generation))
     cancel_child(tick, node)
     _emit_settled(tick, node, "cancelled", "withdrawn", node.plain_edges[NOTHING])
+
+
+def withdraw_children(tick: Tick, scatter: ProgramNode) -> None:
+    """Cancel the children of a scatter that are under way."""
+    prefix = f"{scatter.ref}["
+    for ref in [ref for ref in tick.state.open_nodes if ref.startswith(prefix)]:
+        withdraw(tick, tick.program.node(ref))
 
 
 def _effects_and_edges(tick: Tick, node: ProgramNode, outcome: str, output: JsonValue) -> tuple[JsonObject, Edges]:
@@ -216,6 +227,10 @@ def _emit_settled(
     error: ErrorInfo | None = None,
     is_work_done: bool = False,
 ) -> None:
+    step = node.step
+    gathers = strategy = ""
+    if isinstance(step, GatherStep) and status == "succeeded":
+        gathers, strategy = step.scatter_ref, step.strategy
     tick.emit(
         NodeSettled(
             node=node.ref,
@@ -227,6 +242,8 @@ def _emit_settled(
             error=None if error is tick.node_state(node).error else error,
             taken=edges[0],
             untaken=edges[1],
+            gathers=gathers,
+            gather_strategy=strategy,
             is_undoable=is_work_done and node.step.compensate is not None and not node.is_defer,
         )
     )

@@ -8,6 +8,7 @@ and inbox items of parked nodes are there, those of all others are gone. No mess
 
 import textwrap
 import uuid
+from collections import Counter
 
 from ductor.actors.recorded_programs import RunPrograms
 from ductor.actors.tick.compute import TickInputs, compute
@@ -22,6 +23,7 @@ from ductor.journal.codec import decode_events, decode_value, encode_events
 from ductor.journal.commit import BusEvent, EventWait, InboxItem, SentMessage
 from ductor.journal.digest_store import DigestWait, message_id
 from ductor.journal.events import (
+    SETTLED_NODE_STATUSES,
     AnyEvent,
     AttemptFinished,
     ControlKind,
@@ -294,7 +296,11 @@ class Driver:
         assert listening == {(ref, name) for ref in waiting for name in state.nodes[ref].names}
         asked = {ref for ref in waiting if state.nodes[ref].waiting in ASKING}
         gathered = {ref for ref in waiting if state.nodes[ref].waiting == "digest"}
-        assert asked | armed | gathered | {ref for ref, _ in listening} == waiting, "a node waits for nothing"
+        with_children = {ref for ref in waiting if state.nodes[ref].waiting == "child"}
+        assert asked | armed | gathered | with_children | {ref for ref, _ in listening} == waiting, (
+            "a node waits for nothing"
+        )
+        self._check_scatters(payload)
         assert set(self.digests) == gathered, "other nodes bring items to digests"
         hearing = {(ref, name.removeprefix("event:")) for ref, name in listening if name.startswith("event:")}
         if not state.is_terminal:
@@ -306,6 +312,26 @@ class Driver:
         if state.is_terminal:
             assert not waiting
             assert not state.timers
+
+    def _check_scatters(self, payload: TickPayload) -> None:
+        """Counts are those of the children; a scatter that waits has children under way, or a pause before the next."""
+        state = self.state
+        assert not state.fanned, "a scatter was not judged"
+        for ref, node in state.nodes.items():
+            fanout = node.fanout
+            if fanout is None:
+                continue
+            children = [state.nodes.get(f"{ref}[{index}]") for index in range(fanout.started)]
+            counted = Counter("pending" if child is None else child.status for child in children)
+            settled = (counted["succeeded"], counted["failed"], counted["cancelled"])
+            assert settled == (fanout.succeeded, fanout.failed, fanout.cancelled), f"{ref}: {counted}"
+            assert counted["running"] + counted["waiting"] == fanout.open
+            assert counted["pending"] == len(fanout.again)
+            assert (ref in state.filling) == (node.status == "waiting" and fanout.next_index is not None)
+            if node.status == "waiting" and state.paused_at_us is None:
+                assert fanout.open or state.timers.due_at_us(ref) is not None or payload.is_limited, f"{ref} is stuck"
+            elif node.status in SETTLED_NODE_STATUSES and state.closing is None:
+                assert not fanout.open, f"children of {ref} outlive it"
 
 
 def timer_ends(events: list[AnyEvent], key: str) -> int:

@@ -1,0 +1,116 @@
+"""`scatter`: makes the items; `ductor.actors.tick.fanout` starts a child for each and says when that is done."""
+
+from ductor.actors.steps.behaviour import Parked, Unlistening
+from ductor.actors.tick.settle import fail
+from ductor.actors.tick.working import Tick
+from ductor.definitions.fields import INLINE_CHILDREN_MAX
+from ductor.definitions.program import ProgramNode
+from ductor.definitions.steps.scatter import ScatterStep
+from ductor.definitions.values import JsonObject, JsonValue
+from ductor.journal.codec import MAX_KEY_BYTES, safe_text
+from ductor.journal.events import ErrorInfo, ScatterStarted
+
+MAX_CHILDREN = INLINE_CHILDREN_MAX
+"""Children of one scatter at most, in either mode."""
+
+
+class ScatterBehaviour(Unlistening, Parked):
+    """Waits for its children; its timer is the pause before the next of them starts."""
+
+    def start(self, tick: Tick, node: ProgramNode) -> None:
+        """Make items and keys, or go on with those of before a redrive."""
+        fanout = tick.node_state(node).fanout
+        if fanout is not None:
+            tick.emit(ScatterStarted(node=node.ref, total=fanout.total, is_resumed=True))
+            return
+        given = node.expressions["items_expr"].evaluate(tick.variables(node))
+        refusal = _refusal(node, given)
+        if refusal is not None:
+            fail(tick, node, refusal)
+            return
+        keys = _keys(tick, node, given)
+        if isinstance(keys, ErrorInfo):
+            fail(tick, node, keys)
+            return
+        step = _step(node)
+        items = list(given.values()) if isinstance(given, dict) else given
+        inline, ref = tick.keep(items, f"items of step {node.ref}")
+        tick.value_bytes += sum(map(len, keys))
+        tick.emit(
+            ScatterStarted(
+                node=node.ref,
+                total=len(keys) if keys else _length(given),
+                items=inline,
+                items_ref=ref,
+                keys=keys,
+                is_map=isinstance(given, dict),
+                interval_ms=step.interval_ms,
+            )
+        )
+
+    def on_timer(self, tick: Tick, node: ProgramNode) -> None:
+        """The pause is over: the next child may start."""
+
+
+def _step(node: ProgramNode) -> ScatterStep:
+    assert isinstance(node.step, ScatterStep)
+    return node.step
+
+
+def _length(items: JsonValue) -> int:
+    return len(items) if isinstance(items, list | dict) else 0
+
+
+def _refusal(node: ProgramNode, items: JsonValue) -> ErrorInfo | None:
+    """Why these can't be the items."""
+    step = _step(node)
+    if not isinstance(items, list | dict):
+        message = f"step {node.ref}: `items_expr` gives {safe_text(repr(items), 80)}, not a list or a map"
+        return ErrorInfo(type="InvalidItems", message=message, retryable=False)
+    limit = step.max_inline_children if step.mode == "inline" else MAX_CHILDREN
+    if len(items) <= limit:
+        return None
+    name = f"its `max_inline_children` is {limit}" if step.mode == "inline" else f"a scatter has at most {limit}"
+    details: JsonValue = {"items": len(items), "limit": limit}
+    message = f"step {node.ref}: {len(items)} items; {name}"
+    return ErrorInfo(type="TooManyItems", message=message, details=details, retryable=False)
+
+
+def _keys(tick: Tick, node: ProgramNode, items: JsonValue) -> tuple[str, ...] | ErrorInfo:
+    """The key of each item; none where it is the index. An error for keys that are not unique, or can't be keys."""
+    expression = node.expressions.get("key_expr")
+    if expression is None:
+        given: list[JsonValue] = list(items) if isinstance(items, dict) else []
+    else:
+        pairs = list(items.items()) if isinstance(items, dict) else list(enumerate(_as_list(items)))
+        given = []
+        for index, (key, item) in enumerate(pairs):
+            own: JsonObject = {"item": item, "index": index, "key": key}
+            given.append(expression.evaluate(tick.activation.with_own(own)))
+    seen: dict[str, int] = {}
+    for index, value in enumerate(given):
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            return _bad_key(node, index, f"{safe_text(repr(value), 80)} is not a text or an integer")
+        key = str(value)
+        if not 0 < len(key.encode("utf-8", "surrogatepass")) <= MAX_KEY_BYTES:
+            return _bad_key(node, index, f"a key has between 1 and {MAX_KEY_BYTES} bytes, not {safe_text(key, 80)!r}")
+        if key in seen:
+            return _duplicate(node, key, seen[key], index)
+        seen[key] = index
+    return tuple(seen)
+
+
+def _as_list(items: JsonValue) -> list[JsonValue]:
+    assert isinstance(items, list)
+    return items
+
+
+def _bad_key(node: ProgramNode, index: int, why: str) -> ErrorInfo:
+    message = f"step {node.ref}: the key of item {index} can't be one: {why}"
+    return ErrorInfo(type="InvalidKey", message=message, details={"index": index}, retryable=False)
+
+
+def _duplicate(node: ProgramNode, key: str, first: int, second: int) -> ErrorInfo:
+    message = f"step {node.ref}: items {first} and {second} have the same key {key!r}; keys must be unique"
+    details: JsonValue = {"key": key, "indexes": [first, second]}
+    return ErrorInfo(type="DuplicateKey", message=message, details=details, retryable=False)
