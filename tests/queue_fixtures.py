@@ -4,12 +4,16 @@ import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
 
+import asyncpg
 import pytest
 
 from ductor.actors.queue.memory import MemoryQueue
+from ductor.actors.queue.postgres.queue import PostgresQueue
 from ductor.actors.queue.redis.connection import RedisSettings
 from ductor.actors.queue.redis.queue import RedisQueue
 from ductor.journal.clock import SystemClock
+from ductor.journal.postgres.settings import ConnectionSettings
+from tests.postgres_fixtures import Database
 from tests.queue_harness import QueueUnderTest
 from tests.redis_server import RedisServer, redis_server_of_its_own
 
@@ -70,7 +74,32 @@ async def redis_queue(redis_server: RedisServer, redis_settings: RedisSettings) 
     await other.close()
 
 
-@pytest.fixture(params=["memory_queue", "redis_queue"])
+async def expire_leases_in_postgres(dsn: str) -> None:
+    """Let every lease have run out long ago."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("UPDATE ductor.eec_task_item SET until_us = 1 WHERE state = 'leased'")
+    finally:
+        await connection.close()
+
+
+@pytest.fixture
+async def postgres_queue(database: Database) -> AsyncIterator[QueueUnderTest]:
+    """The PostgreSQL tier as two processes have it."""
+    settings = ConnectionSettings(dsn=database.dsn)
+    queue, other = PostgresQueue(settings), PostgresQueue(settings)
+    await queue.open()
+    await other.open()
+
+    async def expire_leases() -> None:
+        await expire_leases_in_postgres(database.dsn)
+
+    yield QueueUnderTest(queue, other, expire_leases)
+    await queue.close()
+    await other.close()
+
+
+@pytest.fixture(params=["memory_queue", "redis_queue", "postgres_queue"])
 def under_test(request: pytest.FixtureRequest) -> QueueUnderTest:
     """An open queue without items."""
     opened: QueueUnderTest = request.getfixturevalue(request.param)

@@ -124,9 +124,9 @@ class RedisConnection:
         values = (uuid.uuid4().hex, *arguments)
         try:
             try:
-                answer: Answer = await client.evalsha(script.digest, len(keys), *keys, *values)  # type: ignore[misc, arg-type]
+                answer: Answer = await client.evalsha(script.digest, len(keys), *keys, *values)
             except NoScriptError:
-                answer = await client.eval(script.text, len(keys), *keys, *values)  # type: ignore[misc, arg-type]
+                answer = await client.eval(script.text, len(keys), *keys, *values)
         except _LOST as error:
             raise unavailable(error) from error
         first = answer[0]

@@ -131,7 +131,7 @@ class RedisQueue:
         answer = await self._run("dead_letters", queue, limit, MAX_DELIVERIES, MAX_DEAD_LETTERS, MAX_EXPIRED_PER_LEASE)
         return [
             DeadLetter(
-                item=_item(queue, *answer[at : at + 3], answer[at + 5]),
+                item=_item(queue, answer[at : at + 3], answer[at + 5]),
                 deliveries=int(answer[at + 3]),
                 dead_at_us=int(answer[at + 4]),
                 tier=TIER,
@@ -198,7 +198,7 @@ class RedisQueue:
         due_us = answer[0]
         leases = [
             Lease(
-                item=_item(queues[int(answer[at]) - 1], *answer[at + 1 : at + 4], answer[at + 6]),
+                item=_item(queues[int(answer[at]) - 1], answer[at + 1 : at + 4], answer[at + 6]),
                 receipt=int(answer[at + 4]),
                 delivery=int(answer[at + 5]),
                 tier=TIER,
@@ -233,7 +233,8 @@ def _text(value: bytes | int) -> str:
     return value.decode()
 
 
-def _item(queue: str, token: bytes | int, tenant: bytes | int, priority: bytes | int, body: bytes | int) -> QueueItem:
+def _item(queue: str, names: Sequence[bytes | int], body: bytes | int) -> QueueItem:
+    token, tenant, priority = names
     assert isinstance(body, bytes)
     return QueueItem(token=_text(token), queue=queue, tenant=_text(tenant), priority=int(priority), body=body)
 

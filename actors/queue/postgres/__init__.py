@@ -1,0 +1,1 @@
+"""The PostgreSQL tier of the distributed queue."""
