@@ -206,7 +206,8 @@ class Coordinator(LoopActor):
             if node.status == "running" and (ref, node.generation) not in finished:
                 assignment = self._assignment(ref, is_redelivery=True)
                 self.engine.offer(assignment)
-                if state.closing is not None and not state.closing.defers_started:
+                closing = state.closing
+                if closing is not None and not closing.is_compensating and not closing.defers_started:
                     self.engine.cancel(assignment.token)  # it was told to stop in an earlier life
 
     # --- tick ---------------------------------------------------------------------------------------------------------

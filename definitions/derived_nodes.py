@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
+import msgspec
+
 from ductor.definitions.expressions import Expression, Template
 from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.definitions.program_node import NOTHING_TAKEN, ProgramNode
 from ductor.definitions.steps import ScatterStep, SubworkflowStep, TaskStep
 from ductor.definitions.steps.scatter import ScatterChild
+from ductor.definitions.steps.step import WorkerStep
 
 CHILD_PREFIX: Final = "do."
 """Begins the paths of the fields of a scatter's child among those of the scatter."""
@@ -88,12 +91,18 @@ def child_template(
 
 
 def undo_template(node: ProgramNode) -> ProgramNode | None:
-    """The template of a step's undo, where that is a task."""
-    undo = node.step.compensate
-    if undo is None or undo.task is None:
+    """The template of a step's undo: a task, or a wait for the child run that undoes itself."""
+    step, undo = node.step, node.step.compensate
+    if undo is None:
         return None
-    step = TaskStep(ref=node.step.ref, task=undo.task, input=undo.input, retry=undo.retry, on_error="continue")
-    return _derived(step, {}, {"input": node.templates["compensate.input"]})
+    if undo.task is None:
+        return _derived(SubworkflowStep(ref=step.ref, on_error="continue"), {}, {})
+    task = TaskStep(
+        ref=step.ref, task=undo.task, input=undo.input, retry=undo.retry, timeout=undo.timeout, on_error="continue"
+    )
+    if isinstance(step, WorkerStep):
+        task = msgspec.structs.replace(task, queue=step.queue, priority=step.priority)
+    return _derived(task, {}, {"input": node.templates["compensate.input"]})
 
 
 def _derived(

@@ -79,11 +79,13 @@ class Lease(Part, frozen=True, kw_only=True):
 
 
 class Compensation(Part, frozen=True, kw_only=True):
-    """The undo of a step: a task with its input (template) and retry; or `child`, the child run's own compensations."""
+    """The undo of a step: a task with its input (template), retry and timeouts, on the queue of the step where that has
+    one; or `child`, the child run's own compensations."""
 
     task: Name | None = None
     input: JsonValue = msgspec.field(default_factory=dict)
     retry: tuple[Retry, ...] = ()
+    timeout: Timeouts = Timeouts()
     child: bool = False
 
 

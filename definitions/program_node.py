@@ -46,7 +46,7 @@ class ProgramNode:
         effects: a template for each context key.
         body: the inline body that a child run of this step carries out, by its key among the program's bodies.
         child: of a scatter: the template of its children.
-        undo: the template of the step's undo, where that is a task.
+        undo: the template of the step's undo: of a task, or of a wait for the child run that undoes itself.
         scatter, index: of a scatter's child: whose it is, and of which item.
         undoes: of an undo: the step.
         is_raising: of a scatter: a gather fails with the first child that fails, so that the rest is not wanted.

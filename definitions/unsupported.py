@@ -15,7 +15,7 @@ from ductor.definitions.errors import Place, Problem
 from ductor.definitions.policies import Part
 from ductor.definitions.steps import AnyStep
 
-STEP_PARTS: Final = ("compensate", "lease")
+STEP_PARTS: Final = ("lease",)
 """Fields of steps without behaviour; a step that leaves them at their default does not use them."""
 
 DEFINITION_PARTS: Final = ("lease",)

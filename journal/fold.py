@@ -126,6 +126,7 @@ def _run_started(state: RunState, event: RunStarted) -> None:
     state.chain_run_id = event.chain_run_id
     for child in event.open_children:
         state.open_children[child.run_id] = child.node
+    state.lease_key, state.lease_fence = event.lease_key, event.lease_fence
     state.started_at_us = state.at_us
     if event.timeout_at_us is not None:
         state.timers.set(RUN_TIMEOUT_TIMER, event.timeout_at_us)
@@ -180,10 +181,20 @@ def _attempt_dispatched(state: RunState, event: AttemptDispatched) -> None:
 
 
 def _lease_granted(state: RunState, event: LeaseGranted) -> None:
+    node = state.node(event.node)
     if event.node == RUN_LEASE:
-        state.lease_fence = event.fence
-    else:
-        state.node(event.node).lease_fence = event.fence
+        state.lease_key, state.lease_fence = node.lease_key, event.fence
+        _run_waits_no_longer(state)
+        return
+    node.lease_fence = event.fence
+    state.timers.cancel(event.node)
+    state.touched.append(event.node)
+
+
+def _run_waits_no_longer(state: RunState) -> None:
+    """`@run` is a node only as long as the run waits for its lease."""
+    leave(state, RUN_LEASE, state.node(RUN_LEASE))
+    del state.nodes[RUN_LEASE]
 
 
 def _node_parked(state: RunState, event: NodeParked) -> None:
@@ -202,6 +213,8 @@ def _node_parked(state: RunState, event: NodeParked) -> None:
     state.asked_count += event.waiting in ADDRESSED
     if event.until_us is not None:
         state.timers.set(event.node, event.until_us, is_absolute=event.until_is_absolute)
+    if event.waiting == "lease" and isinstance(event.data, dict):
+        node.lease_key = str(event.data["key"])
     child_under_way(state, event.node)
 
 
@@ -263,13 +276,16 @@ def _run_reopened(state: RunState, event: RunReopened) -> None:
 
 
 def _node_settled(state: RunState, event: NodeSettled) -> None:
+    if event.node == RUN_LEASE:
+        _run_waits_no_longer(state)
+        return
     node = state.node(event.node)
     leave(state, event.node, node)
     node.status = event.status
     node.outcome = event.outcome
     node.taken = event.taken
     node.settled_version = state.version
-    node.lease_fence = 0
+    node.lease_key, node.lease_fence = "", 0
     if event.gathers:
         node.gathers = event.gathers
         node.gather_strategy = event.gather_strategy
@@ -400,7 +416,7 @@ def _end(state: RunState) -> None:
     state.touched.clear()
     state.agenda.clear()
     state.filling.clear()
-    state.lease_fence = 0
+    state.lease_key, state.lease_fence = "", 0
 
 
 _APPLY: dict[type[Event], Callable[[RunState, Any], None]] = {

@@ -126,7 +126,7 @@ class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
         fanout: of a scatter that has its items.
         child_run_id: the child run of the current generation.
         gathers, gather_strategy: of a settled gather: whose children its output is made of, and how.
-        lease_fence: of the lease that the node holds; 0 where it holds none.
+        lease_key: what the node holds or waits for; empty where it does neither. lease_fence: of what it holds, 0 else.
     """
 
     status: NodeStatus = "pending"
@@ -165,6 +165,7 @@ class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     child_run_id: str = ""
     gathers: str = ""
     gather_strategy: str = ""
+    lease_key: str = ""
     lease_fence: int = 0
 
     @property
@@ -298,7 +299,8 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
         not_undone: nodes whose undo has failed or was cut off, in the order in which that happened.
         report_to, report_id: as in `compensation_requested`; empty where no parent waits for the undos.
         is_warned: the journal has come near to its definition's `continue_as_new_after`.
-        lease_fence: of the lease that the whole run holds; 0 where it holds none.
+        lease_key, lease_fence: of the lease that the whole run holds; empty and 0 where it holds none. While it waits
+            for it there is a node `@run`.
     """
 
     run_id: str
@@ -344,6 +346,7 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
     compensated: Compensated = ""
     report_to: str = ""
     report_id: str = ""
+    lease_key: str = ""
     lease_fence: int = 0
     output: JsonValue = None
     output_ref: PayloadRef | None = None

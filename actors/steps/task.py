@@ -2,8 +2,9 @@
 
 from ductor.actors.steps.behaviour import Unlistening
 from ductor.actors.tick.retry import retry_delay_ms
-from ductor.actors.tick.settle import fail, own_values, succeed
+from ductor.actors.tick.settle import expression_failure, fail, own_values, succeed
 from ductor.actors.tick.working import Tick
+from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.program import ProgramNode
 from ductor.definitions.steps.task import TaskStep
 from ductor.definitions.values import JsonValue
@@ -85,14 +86,19 @@ def _after_round(tick: Tick, node: ProgramNode, step: TaskStep, output: JsonValu
     repeat = step.repeat
     assert repeat is not None
     state = tick.node_state(node)
-    activation = tick.variables(node, own_values(tick, node, output, None))
-    is_done = node.expressions["repeat.until"].evaluate_boolean(activation)
+    try:
+        activation = tick.variables(node, own_values(tick, node, output, None))
+        is_done = node.expressions["repeat.until"].evaluate_boolean(activation)
+    except ExpressionError as error:
+        fail(tick, node, expression_failure(error), is_work_done=True)
+        return
     rounds = state.iteration + 1
     if is_done or (rounds >= repeat.max and repeat.on_max == "continue"):
         succeed(tick, node, "success", output)
     elif rounds >= repeat.max:
         message = f"step {node.ref}: `until` did not hold after {rounds} rounds"
-        fail(tick, node, ErrorInfo(type="RepeatExhausted", message=message, retryable=False))
+        exhausted = ErrorInfo(type="RepeatExhausted", message=message, retryable=False)
+        fail(tick, node, exhausted, is_work_done=True)
     elif repeat.every_ms > 0:
         tick.emit(NodeParked(node=node.ref, waiting="repeat", until_us=tick.now_us + repeat.every_ms * 1_000))
     else:

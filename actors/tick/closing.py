@@ -109,7 +109,7 @@ def advance_closing(tick: Tick) -> None:
     closing = state.closing
     if closing is None or state.open_nodes:
         return
-    if not closing.defers_started and any(state.node(ref).status == "pending" for ref in tick.program.defers):
+    if not closing.defers_started and _has_defers_left(tick):
         tick.emit(DefersStarted(defers=tick.program.defers))
     elif not state.touched and not state.agenda:
         end(tick, RunEnded(status=closing.status, compensated=_compensated(tick)))
@@ -139,6 +139,12 @@ def report_undone(tick: Tick, report_to: str, report_id: str, compensated: Compe
     report = ChildReport(generation=generation, run_id=run_id, status="cancelled", compensated=compensated)
     message = msgspec.structs.replace(report_message(report, report_to), id=report_id)
     tick.outbox.sent.append(SentMessage(state.parent_run_id, message))
+
+
+def _has_defers_left(tick: Tick) -> bool:
+    """Whether deferred steps have yet to run. Those of a run that was reopened only to be undone have run."""
+    nodes = tick.state.nodes
+    return any(ref not in nodes or nodes[ref].status == "pending" for ref in tick.program.defers)
 
 
 def _compensated(tick: Tick) -> Compensated:

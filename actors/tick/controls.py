@@ -4,45 +4,71 @@ A control that can't be carried out is refused with the reason, on record. Pausi
 is not paused, are refused too: the one who asked should know.
 """
 
+from collections.abc import Callable
+from typing import Final
+
 from ductor.actors.steps import BEHAVIOURS
-from ductor.actors.tick.closing import begin_closing, terminate
+from ductor.actors.tick.closing import begin_closing, end_pause, terminate
+from ductor.actors.tick.compensation import compensate
+from ductor.actors.tick.continuing import continue_by_control
 from ductor.actors.tick.redrive import redrive
 from ductor.actors.tick.working import Tick
-from ductor.journal.events import ControlReceived, ErrorInfo, RunPaused, RunResumed
+from ductor.journal.events import ControlReceived, ErrorInfo, RunPaused
 
 
 def apply_control(tick: Tick, control: ControlReceived) -> str:
     """Carry out one control. Returns why it is refused, empty when it is applied."""
-    state = tick.state
-    if control.kind == "redrive":
-        return redrive(tick, control)
-    if state.is_terminal:
-        return f"the run has ended as {state.status}"
-    why = _why(control)
-    if control.kind == "cancel":
-        tick.emit(control)
-        _resume(tick)
-        error = ErrorInfo(type="RunCancelled", message=why, retryable=False)
-        begin_closing(tick, "cancelled", error=error, reason=why)
-        return ""
-    if control.kind == "terminate":
-        tick.emit(control)
-        _resume(tick)
-        terminate(tick, why)
-        return ""
-    if control.kind == "pause":
-        return _pause(tick, control)
-    if control.kind == "resume":
-        if state.paused_at_us is None:
-            return "the run is not paused"
-        tick.emit(control)
-        _resume(tick)
-        for ref in list(state.open_nodes):
-            if state.nodes[ref].status == "waiting":
-                node = tick.program.node(ref)
-                BEHAVIOURS[node.step.type_name].on_resume(tick, node)
-        return ""
+    if control.kind in _OF_ENDED_RUNS:
+        return _OF_ENDED_RUNS[control.kind](tick, control)
+    if tick.state.is_terminal:
+        return f"the run has ended as {tick.state.status}"
+    if control.kind in _OF_OPEN_RUNS:
+        return _OF_OPEN_RUNS[control.kind](tick, control)
     return f"{control.kind} is not something this version of ductor can do to a run"
+
+
+def _cancel(tick: Tick, control: ControlReceived) -> str:
+    closing = tick.state.closing
+    if closing is not None and closing.is_compensating:
+        return f"the run is ending as {closing.status}, and a cancel does not stop its undos"
+    why = _why(control)
+    tick.emit(control)
+    end_pause(tick)
+    begin_closing(tick, "cancelled", error=ErrorInfo(type="RunCancelled", message=why, retryable=False), reason=why)
+    return ""
+
+
+def _terminate(tick: Tick, control: ControlReceived) -> str:
+    tick.emit(control)
+    end_pause(tick)
+    terminate(tick, _why(control))
+    return ""
+
+
+def _pause(tick: Tick, control: ControlReceived) -> str:
+    state = tick.state
+    if state.paused_at_us is not None:
+        return "the run is paused already"
+    closing = state.closing
+    if closing is not None and (not closing.is_compensating or closing.defers_started):
+        return "the run is ending"
+    tick.emit(control)
+    reason = control.arguments.get("reason")
+    tick.emit(RunPaused(by=control.by, reason=reason if isinstance(reason, str) else ""))
+    return ""
+
+
+def _resume(tick: Tick, control: ControlReceived) -> str:
+    state = tick.state
+    if state.paused_at_us is None:
+        return "the run is not paused"
+    tick.emit(control)
+    end_pause(tick)
+    for ref in list(state.open_nodes):
+        if state.nodes[ref].status == "waiting":
+            node = tick.program.node(ref)
+            BEHAVIOURS[node.step.type_name].on_resume(tick, node)
+    return ""
 
 
 def _why(control: ControlReceived) -> str:
@@ -51,19 +77,13 @@ def _why(control: ControlReceived) -> str:
     return f"{control.kind} requested{by}" + (f": {reason}" if isinstance(reason, str) and reason else "")
 
 
-def _pause(tick: Tick, control: ControlReceived) -> str:
-    state = tick.state
-    if state.paused_at_us is not None:
-        return "the run is paused already"
-    if state.closing is not None:
-        return "the run is ending"
-    tick.emit(control)
-    reason = control.arguments.get("reason")
-    tick.emit(RunPaused(by=control.by, reason=reason if isinstance(reason, str) else ""))
-    return ""
+CarryOut = Callable[[Tick, ControlReceived], str]
 
-
-def _resume(tick: Tick) -> None:
-    paused_at_us = tick.state.paused_at_us
-    if paused_at_us is not None:
-        tick.emit(RunResumed(paused_us=tick.now_us - paused_at_us))
+_OF_ENDED_RUNS: Final[dict[str, CarryOut]] = {"redrive": redrive, "compensate": compensate}
+_OF_OPEN_RUNS: Final[dict[str, CarryOut]] = {
+    "cancel": _cancel,
+    "terminate": _terminate,
+    "pause": _pause,
+    "resume": _resume,
+    "continue_as_new": continue_by_control,
+}

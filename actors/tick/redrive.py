@@ -4,7 +4,9 @@ These steps are pending again:
 - those that ended the run: they failed for good, their `end` ended it on purpose, or its end cancelled them. A failure
   that `on_error: continue` dealt with, and a step that another one cancelled, stay as they are;
 - those that `from: [refs]` names, settled or not;
-- what comes after any of these: after named steps all of it, else what did not succeed;
+- those that were undone (`compensate`): what they did is not in effect any more. A step whose undo failed stays as it
+  is, and is undone again if the run ends badly again;
+- what comes after any of these: after named and undone steps all of it, else what did not succeed;
 - deferred steps;
 - steps that were pending still, if an edge has said something to them: they are looked at again.
 
@@ -14,6 +16,7 @@ themselves. `input` replaces the input of a single task step for its next round.
 
 from ductor.actors.tick.event_waits import hear_events_of_handlers
 from ductor.actors.tick.working import Tick
+from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.definitions.steps.task import TaskStep
 from ductor.definitions.steps.transform import TransformStep
 from ductor.definitions.values import JsonValue
@@ -33,7 +36,7 @@ def redrive(tick: Tick, control: ControlReceived) -> str:
         return named
     if state.status == "completed" and not named:
         return "the run has completed; name the steps to do anew with `from`"
-    ended = [ref for ref in state.nodes if _ended_the_run(tick, ref)]
+    ended = [ref for ref in state.nodes if ref in tick.program.nodes and _ended_the_run(tick, ref)]
     edited = _edited_input(tick, control, named or ended)
     if isinstance(edited, str):
         return edited
@@ -42,7 +45,7 @@ def redrive(tick: Tick, control: ControlReceived) -> str:
     tick.emit(control)
     tick.emit(
         RunReopened(
-            nodes=_reset(tick, named, ended),
+            nodes=_reset(tick, [*named, *_undone(tick)], ended),
             input_node=input_node,
             input=inline,
             input_ref=ref,
@@ -81,6 +84,16 @@ def _edited_input(
     except ValueRefusedError as error:
         return str(error)
     return targets[0], inline, ref
+
+
+def _undone(tick: Tick) -> list[str]:
+    """Steps whose undo has succeeded; of children of a scatter, the scatter."""
+    found: dict[str, None] = {}
+    for ref, node in tick.state.nodes.items():
+        if ref.endswith(UNDO_SUFFIX) and node.status == "succeeded":
+            undo = tick.program.node(ref)
+            found[undo.scatter or undo.undoes] = None
+    return list(found)
 
 
 def _ended_the_run(tick: Tick, ref: str) -> bool:

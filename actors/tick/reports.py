@@ -8,9 +8,11 @@ when they have.
 
 from ductor.actors.steps import BEHAVIOURS
 from ductor.actors.tick.children import is_awaited, key_taken
+from ductor.actors.tick.compensation import undo_reported
 from ductor.actors.tick.settle import expression_failure, fail
 from ductor.actors.tick.working import Tick
 from ductor.definitions.expressions import ExpressionError
+from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.journal.child_reports import ChildReport, report_of
 from ductor.journal.commit import MessageDisposition
 from ductor.journal.errors import ValueRefusedError
@@ -22,7 +24,7 @@ def absorb_report(tick: Tick, message: Message) -> None:
     report = report_of(message)
     state = tick.state
     node = state.nodes.get(message.node)
-    is_current = node is not None and is_awaited(node, report.run_id)
+    is_current = _is_current(tick, message.node, report.run_id, report.generation)
     if state.is_terminal or not (is_current or report.run_id in state.open_children):
         tick.outbox.messages[message.id] = MessageDisposition(message.id, "undelivered")
         return
@@ -45,16 +47,28 @@ def absorb_report(tick: Tick, message: Message) -> None:
 
 def apply_report(tick: Tick, event: ChildReported) -> None:
     """Record what a child has told, and go on where a node waits for it."""
-    node = tick.state.nodes.get(event.node)
-    is_current = node is not None and is_awaited(node, event.run_id)
+    is_current = _is_current(tick, event.node, event.run_id, event.generation)
     tick.emit(event)
     if not is_current:
         return
     program_node = tick.program.node(event.node)
+    if program_node.undoes:
+        undo_reported(tick, program_node, event)
+        return
     try:
         BEHAVIOURS[program_node.step.type_name].on_report(tick, program_node, event)
     except (ExpressionError, ValueRefusedError) as error:
         fail(tick, program_node, expression_failure(error))
+
+
+def _is_current(tick: Tick, ref: str, run_id: str, generation: int) -> bool:
+    """Whether the node waits for this report. An undo asks a child that has ended, in its own life of the run."""
+    node = tick.state.nodes.get(ref)
+    if node is None:
+        return False
+    if ref.endswith(UNDO_SUFFIX):
+        return node.status == "waiting" and generation == tick.state.reopened_count
+    return is_awaited(node, run_id)
 
 
 def _error(ref: str, report: ChildReport) -> ErrorInfo | None:

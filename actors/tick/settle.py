@@ -85,7 +85,7 @@ def succeed(
         return False
     if patch:
         tick.emit(ContextPatched(node=node.ref, patch=patch))
-    _emit_settled(tick, node, "succeeded", outcome, edges, inline=inline, ref=ref, is_work_done=True)
+    _emit_settled(tick, node, "succeeded", outcome, edges, value=(inline, ref), is_work_done=True)
     for sending in sent:
         send(tick, sending)
     checkpoint = node.step.checkpoint
@@ -106,7 +106,7 @@ def fail(
     is_work_done: bool = False,
 ) -> None:
     """The step has failed for good. `is_work_done`: what it does was done before, and may have to be undone."""
-    settled = partial(_emit_settled, tick, node, "failed", "error", inline=inline, ref=ref, is_work_done=is_work_done)
+    settled = partial(_emit_settled, tick, node, "failed", "error", value=(inline, ref), is_work_done=is_work_done)
     if node.scatter:  # what becomes of its siblings is for the scatter and the gather to say
         settled(node.plain_edges[NOTHING], error=error)
         return
@@ -222,8 +222,7 @@ def _emit_settled(
     outcome: str,
     edges: Edges,
     *,
-    inline: JsonValue = None,
-    ref: PayloadRef | None = None,
+    value: tuple[JsonValue, PayloadRef | None] = (None, None),
     error: ErrorInfo | None = None,
     is_work_done: bool = False,
 ) -> None:
@@ -236,14 +235,14 @@ def _emit_settled(
             node=node.ref,
             status=status,
             outcome=outcome,
-            output=inline,
-            output_ref=ref,
+            output=value[0],
+            output_ref=value[1],
             # a worker step's error stands in its attempt_finished event already
             error=None if error is tick.node_state(node).error else error,
             taken=edges[0],
             untaken=edges[1],
             gathers=gathers,
             gather_strategy=strategy,
-            is_undoable=is_work_done and node.step.compensate is not None and not node.is_defer,
+            is_undoable=is_work_done and step.compensate is not None and not node.is_defer,
         )
     )

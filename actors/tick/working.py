@@ -97,11 +97,13 @@ class Tick:
         self.events.append(event)
         if type(event) is NodeSettled:
             node = self.state.nodes.get(event.node)
-            if node is not None and node.is_listening:
+            if node is not None and (node.is_listening or node.lease_key):
                 self.outbox.leave(event.node, node)
         elif type(event) is RunEnded or type(event) is RunContinued:
             if self.state.inbox and type(event) is RunEnded:
                 self.outbox.close(self.state)
+            if self.state.lease_key and type(event) is RunEnded:  # a run that continues this one has it from now on
+                self.outbox.leases_gone[RUN_LEASE] = None
             if any(handler.event is not None for handler in self.program.handlers):
                 self.outbox.withdraw_waits(HANDLERS)
         apply_event(self.state, event)

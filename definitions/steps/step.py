@@ -99,6 +99,8 @@ class Step(Part, tag_field="type", frozen=True, kw_only=True):
         if self.ref in self.cancels:
             yield FieldProblem("cancels_itself", "cancels", f"step `{self.ref}` cancels itself")
         undo = self.compensate
+        if undo is not None:
+            yield from _worker_problems("compensate.", undo.retry, undo.timeout)
         if undo is not None and undo.child == (undo.task is not None):
             yield FieldProblem(
                 "compensate_needs_one", "compensate", "`compensate` needs exactly one of `task` and `child: true`"
@@ -106,6 +108,9 @@ class Step(Part, tag_field="type", frozen=True, kw_only=True):
         elif undo is not None and undo.child and self.runs_in != "child":
             message = f"a `{self.type_name}` has no child whose compensations could run"
             yield FieldProblem("compensate_without_child", "compensate", message, "Name a `task`.")
+        elif undo is not None and undo.child and undo != Compensation(child=True):
+            message = "with `child: true` the child undoes itself: `input`, `retry` and `timeout` belong to a `task`"
+            yield FieldProblem("compensate_child_alone", "compensate", message)
 
 
 class WorkerStep(Step, frozen=True, kw_only=True):
@@ -129,13 +134,16 @@ class WorkerStep(Step, frozen=True, kw_only=True):
     def field_problems(self) -> Iterator[FieldProblem]:
         """Adds the checks of `retry` and `timeout`."""
         yield from super().field_problems()
-        for index, policy in enumerate(self.retry):
-            yield from _retry_problems(f"retry[{index}]", policy, last=index == len(self.retry) - 1)
-        total_ms, attempt_ms = self.timeout.total_ms, self.timeout.attempt_ms
-        if total_ms is not None and attempt_ms is not None and attempt_ms > total_ms:
-            yield FieldProblem(
-                "timeout_order", "timeout.attempt", "one attempt may take longer than all attempts together (`total`)"
-            )
+        yield from _worker_problems("", self.retry, self.timeout)
+
+
+def _worker_problems(prefix: str, retry: tuple[Retry, ...], timeout: Timeouts) -> Iterator[FieldProblem]:
+    for index, policy in enumerate(retry):
+        yield from _retry_problems(f"{prefix}retry[{index}]", policy, last=index == len(retry) - 1)
+    total_ms, attempt_ms = timeout.total_ms, timeout.attempt_ms
+    if total_ms is not None and attempt_ms is not None and attempt_ms > total_ms:
+        message = "one attempt may take longer than all attempts together (`total`)"
+        yield FieldProblem("timeout_order", f"{prefix}timeout.attempt", message)
 
 
 def _retry_problems(path: str, policy: Retry, *, last: bool) -> Iterator[FieldProblem]:

@@ -28,7 +28,6 @@ def test_examples_can_run(path):
         ("step `b` has type `approval`", "steps: [{ref: a, type: task, task: t}, {ref: b, type: »approval, approvers: [x]}]"),
         ("step `b` has type `wait`", "steps: [{ref: a, type: task, task: t}]\ndefer: [{ref: b, type: »wait, duration: 1s}]"),
         ("step `b` has type `rule`, which can't run under `defer`", "steps: [{ref: a, type: task, task: t}]\ndefer: [{ref: b, type: »rule, rules: [{when: 'true'}]}]"),
-        ("step `a` has `compensate`", "steps: [{ref: a, type: task, task: t, compensate: »{task: u}}]"),
         ("step `a` has `lease`", "steps: [{ref: a, type: task, task: t, lease: »{key: k}}]"),
         ("`repeat` of the definition", "repeat: »{until: 'true'}\nsteps: [{ref: a, type: task, task: t}]"),
         ("`lease` of the definition", "lease: »{key: k}\nsteps: [{ref: a, type: task, task: t}]"),
