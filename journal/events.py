@@ -414,14 +414,6 @@ class CompensationRequested(Event, frozen=True, tag="compensation_requested"):
     report_id: str
 
 
-class CompensationRequested(Event, frozen=True, tag="compensation_requested"):
-    """The parent has asked the run to undo itself, and is told when that is over: its node `report_to`, by a message
-    with the id `report_id`."""
-
-    report_to: str
-    report_id: str
-
-
 class ContinueRequested(Event, frozen=True, tag="continue_requested"):
     """The run is to be continued as a new one: no step starts any more. What is under way may finish, and what waits in
     the inbox is taken up, until `until_us`. `is_timed`: nothing is left to do, and the successor begins at `until_us`.
@@ -518,7 +510,6 @@ AnyEvent = (
     | ScatterStarted
     | ChildStarted
     | CompensationsStarted
-    | CompensationRequested
     | CompensationRequested
     | ContinueRequested
     | HistoryWarned
