@@ -2,7 +2,7 @@
 
 A definition that uses such a part is valid: it parses, compiles and has its hash. It is only not accepted for running,
 with one problem for each part it uses, so that nobody finds out in the middle of a run. Which step types have behaviour
-is known to whoever has the behaviour, and handed in; the other parts are listed here until they have it.
+is known to whoever has the behaviour, and handed in.
 """
 
 from collections.abc import Iterator
@@ -12,14 +12,7 @@ from typing import Final
 from ductor.definitions.compile import Compiled
 from ductor.definitions.documents.places import field_key
 from ductor.definitions.errors import Place, Problem
-from ductor.definitions.policies import Part
-from ductor.definitions.steps import AnyStep
-
-STEP_PARTS: Final = ("lease",)
-"""Fields of steps without behaviour; a step that leaves them at their default does not use them."""
-
-DEFINITION_PARTS: Final = ("lease",)
-"""Fields of definitions without behaviour."""
+from ductor.definitions.steps import AnyStep, ScatterStep
 
 DEFER_TYPES: Final = frozenset({"task", "transform"})
 """Step types that have behaviour under `defer`, if they have any."""
@@ -35,14 +28,14 @@ def refuse_unsupported(
         defer_types: those of them that may stand under `defer`.
     """
     manifest = compiled.manifest
-    problems = [
-        _problem(compiled, f"`{part}` of the definition compiles but can't run in this version", part)
-        for part in _used(manifest, DEFINITION_PARTS)
-    ]
+    problems: list[Problem] = []
     for step in manifest.steps:
-        problems.extend(_refuse_step(compiled, step, runnable_types))
+        problems.extend(_refuse_step(compiled, step, step.ref, runnable_types))
+    for key, body in manifest.bodies.items():
+        for step in body.steps:
+            problems.extend(_refuse_step(compiled, step, f"{key}/{step.ref}", runnable_types))
     for step in manifest.defer:
-        refused = list(_refuse_step(compiled, step, runnable_types))
+        refused = list(_refuse_step(compiled, step, step.ref, runnable_types))
         if not refused and step.type_name not in defer_types:
             message = f"step `{step.ref}` has type `{step.type_name}`, which can't run under `defer` in this version"
             refused.append(_problem(compiled, message, field_key(step.ref, "type")))
@@ -50,19 +43,16 @@ def refuse_unsupported(
     return problems
 
 
-def _refuse_step(compiled: Compiled, step: AnyStep, runnable_types: AbstractSet[str]) -> Iterator[Problem]:
+def _refuse_step(
+    compiled: Compiled, step: AnyStep, ref: str, runnable_types: AbstractSet[str], path: str = ""
+) -> Iterator[Problem]:
+    """Args: `ref` begins with that of the body that the step stands in; `path` leads from there to a scatter's child."""
+    name = f"the child of step `{ref}`" if path else f"step `{ref}`"
     if step.type_name not in runnable_types:
-        message = f"step `{step.ref}` has type `{step.type_name}`, which compiles but can't run in this version"
-        yield _problem(compiled, message, field_key(step.ref, "type"))
-    for part in _used(step, STEP_PARTS):
-        message = f"step `{step.ref}` has `{part}`, which compiles but can't run in this version"
-        yield _problem(compiled, message, field_key(step.ref, part))
-
-
-def _used(part: Part, names: tuple[str, ...]) -> Iterator[str]:
-    for name in names:
-        if getattr(part, name) not in (None, ()):
-            yield name
+        message = f"{name} has type `{step.type_name}`, which compiles but can't run in this version"
+        yield _problem(compiled, message, field_key(ref, f"{path}type"))
+    if isinstance(step, ScatterStep) and step.do is not None:
+        yield from _refuse_step(compiled, step.do, ref, runnable_types, "do.")
 
 
 def _problem(compiled: Compiled, message: str, key: str) -> Problem:

@@ -3,7 +3,8 @@
 These steps are pending again:
 - those that ended the run: they failed for good, their `end` ended it on purpose, or its end cancelled them. A failure
   that `on_error: continue` dealt with, and a step that another one cancelled, stay as they are;
-- those that `from: [refs]` names, settled or not;
+- those that `from: [refs]` names, settled or not; of the children of scatters see
+  `ductor.actors.tick.redriven_children`;
 - those that were undone (`compensate`): what they did is not in effect any more. A step whose undo failed stays as it
   is, and is undone again if the run ends badly again;
 - what comes after any of these: after named and undone steps all of it, else what did not succeed;
@@ -15,6 +16,12 @@ themselves. `input` replaces the input of a single task step for its next round.
 """
 
 from ductor.actors.tick.event_waits import hear_events_of_handlers
+from ductor.actors.tick.redriven_children import (
+    is_started_child,
+    scatters_and_children,
+    scatters_of_raised,
+    with_children,
+)
 from ductor.actors.tick.working import Tick
 from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.definitions.steps.task import TaskStep
@@ -65,7 +72,11 @@ def _named(tick: Tick, control: ControlReceived) -> list[str] | str:
     if not isinstance(names, list) or not names:
         return "`from` must be a list of steps"
     nodes = tick.program.nodes
-    unknown = [name for name in names if not isinstance(name, str) or name not in nodes or nodes[name].is_defer]
+    unknown = [
+        name
+        for name in names
+        if not isinstance(name, str) or (nodes[name].is_defer if name in nodes else not is_started_child(tick, name))
+    ]
     if unknown:
         return f"the definition has no step {unknown[0]!r} that can be done anew"
     return list(dict.fromkeys(str(name) for name in names))
@@ -77,7 +88,7 @@ def _edited_input(
     """The step that gets another input and that input, nothing, or what is wrong with it."""
     if "input" not in control.arguments:
         return "", None, None
-    if len(targets) != 1 or not isinstance(tick.program.nodes[targets[0]].step, TaskStep):
+    if len(targets) != 1 or not isinstance(tick.program.node(targets[0]).step, TaskStep):
         return "`input` needs exactly one step, of type task; name it with `from`"
     try:
         inline, ref = tick.keep(control.arguments["input"], f"input of step {targets[0]}")
@@ -87,13 +98,11 @@ def _edited_input(
 
 
 def _undone(tick: Tick) -> list[str]:
-    """Steps whose undo has succeeded; of children of a scatter, the scatter."""
-    found: dict[str, None] = {}
-    for ref, node in tick.state.nodes.items():
-        if ref.endswith(UNDO_SUFFIX) and node.status == "succeeded":
-            undo = tick.program.node(ref)
-            found[undo.scatter or undo.undoes] = None
-    return list(found)
+    """Steps and children of scatters whose undo has succeeded."""
+    nodes = tick.state.nodes.items()
+    return [
+        ref.removesuffix(UNDO_SUFFIX) for ref, node in nodes if ref.endswith(UNDO_SUFFIX) and node.status == "succeeded"
+    ]
 
 
 def _ended_the_run(tick: Tick, ref: str) -> bool:
@@ -110,7 +119,9 @@ def _ended_the_run(tick: Tick, ref: str) -> bool:
 
 def _reset(tick: Tick, named: list[str], ended: list[str]) -> tuple[NodeReset, ...]:
     state, program = tick.state, tick.program
-    chosen = dict.fromkeys(named)
+    steps, children = scatters_and_children(named)
+    whole = {*named, *ended, *(raised := scatters_of_raised(tick, ended))}
+    chosen = dict.fromkeys([*steps, *raised])
     _choose_following(tick, chosen, keeps_succeeded=False)
     chosen.update(dict.fromkeys(ended))
     _choose_following(tick, chosen, keeps_succeeded=True)
@@ -122,7 +133,8 @@ def _reset(tick: Tick, named: list[str], ended: list[str]) -> tuple[NodeReset, .
             not node.predecessors or any(_is_settled(tick, source) for source in node.predecessors)
         ):
             chosen[ref] = None
-    return tuple(_put_back(tick, ref, chosen) for ref in program.nodes if ref in chosen)
+    resets = (_put_back(tick, ref, chosen) for ref in program.nodes if ref in chosen)
+    return tuple(with_children(tick, reset, chosen, children, whole) for reset in resets)
 
 
 def _choose_following(tick: Tick, chosen: dict[str, None], *, keeps_succeeded: bool) -> None:
