@@ -82,6 +82,21 @@ class TasksNotLoadedError(DuctorError):
         )
 
 
+class FunctionsNotLoadedError(DuctorError):
+    """The functions that expressions call could not be loaded from where they were said to be.
+
+    Attributes:
+        source: as given, `module:attribute`.
+        reason: what went wrong.
+    """
+
+    code = "functions_not_loaded"
+
+    def __init__(self, source: str, reason: str) -> None:
+        self.source, self.reason = source, reason
+        super().__init__(f"no functions from {source!r}: {reason}. Name a FunctionLibrary as `module:attribute`.")
+
+
 class DefinitionNotInSourceError(DuctorError):
     """None of the definitions at hand has the name of a run's.
 

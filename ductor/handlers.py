@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ductor.actors.tasks import Task
+from ductor.definitions.expressions import FunctionLibrary
 from ductor.definitions.model import Definition
 from ductor.definitions.steps import AnyStep, TaskStep
-from ductor.errors import TasksNotLoadedError
+from ductor.errors import FunctionsNotLoadedError, TasksNotLoadedError
 
 
 def needed_handlers(definition: Definition) -> frozenset[str]:
@@ -42,10 +43,32 @@ def load_tasks(sources: Iterable[str]) -> list[Task[..., Any]]:
     Raises:
         TasksNotLoadedError: there is no such module or attribute, importing it raises, or it holds no task.
     """
+    _import_from_here()
+    return [task for source in sources for task in _tasks_from(source)]
+
+
+def load_functions(source: str) -> FunctionLibrary:
+    """Import the functions that expressions may call: `module:attribute` names the library.
+
+    Raises:
+        FunctionsNotLoadedError: there is no such module or attribute, importing it raises, or it is something else.
+    """
+    _import_from_here()
+    module_name, _, attribute = source.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except Exception as error:
+        raise FunctionsNotLoadedError(source, f"{type(error).__name__}: {error}") from error
+    if not isinstance(found, FunctionLibrary):
+        raise FunctionsNotLoadedError(source, f"it is a {type(found).__name__}")
+    return found
+
+
+def _import_from_here() -> None:
+    """Modules of the working directory can be named, as `python -m` allows."""
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    return [task for source in sources for task in _tasks_from(source)]
 
 
 def _tasks_from(source: str) -> list[Task[..., Any]]:

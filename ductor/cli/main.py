@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from keyword import iskeyword
 from typing import Final
 
 from cyclopts import App, CycloptsError
@@ -39,6 +40,11 @@ COMMANDS: Final = {
     "terminate": "End runs at once.",
     "redrive": "Let a run that failed go on.",
     "receipt": "Tell what became of something that was sent or asked.",
+    "replay": "Look at what a run was, prove it, and try what else it might have been.",
+    "verify": "Prove that nothing of a run's record was changed.",
+    "verify-history": "Check recorded runs under other definitions.",
+    "export": "Write runs to a file.",
+    "import": "Bring exported runs into the database.",
     "host": "Carry out runs.",
 }
 
@@ -58,7 +64,8 @@ def make_app() -> App:
         result_action="return_value",
     )
     for name, about in COMMANDS.items():
-        app.command(f"ductor.cli.{name}:{name}", name=name, help=about)
+        function = name.replace("-", "_") + ("_" if iskeyword(name) else "")
+        app.command(f"ductor.cli.{function}:{function}", name=name, help=about)
     database = App(name="db", help="Look after the database.")
     database.command("ductor.cli.db:migrate", name="migrate", help="Bring the database's schema up to date.")
     app.command(database)

@@ -197,12 +197,7 @@ CHANGES: dict[str, tuple[Callable[[], Driver], str, str, str]] = {
     ),
     "a failure that is caught": (
         failed,
-        replaced(
-            (
-                ", next: price}",
-                ", next: {success: price, error: apologise}}\n  - {ref: apologise, type: task, task: mail.apologise}",
-            )
-        ),
+        replaced((", next: price}", CAUGHT)),
         "needs mapping",
         "step apologise: it is new, and would be running by now",
     ),

@@ -1,0 +1,91 @@
+"""`ductor export`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from ductor.cli.options import DatabaseOptions, OutputOptions
+from ductor.cli.selection import RunSelection
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    from ductor.client import Client
+
+
+def export(
+    runs: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    /,
+    *,
+    file: Annotated[Path, Parameter(name=["--file", "-f"])],
+    selection: RunSelection = RunSelection(),
+    database: DatabaseOptions = DatabaseOptions(),
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Write runs to a file, complete and exact: for replay elsewhere, for `ductor import`, for keeping.
+
+    Parameters
+    ----------
+    runs
+        Ids of runs; without any, those that fit the filters.
+    file
+        Where to; it is there once it is whole. `-` is standard output.
+    """
+    from ductor.cli.arguments import ArgumentError
+    from ductor.cli.output import print_json, progress, say
+    from ductor.cli.session import connected, run_async
+
+    if runs and selection.is_given:
+        raise ArgumentError("--definition, --status, --since", "they go with no ids of runs")
+
+    async def work() -> int:
+        async with connected(database, output.output) as client:
+            with progress("exporting", output.output):
+                if str(file) == "-":
+                    import sys
+
+                    return await _write(client, runs, selection, sys.stdout.buffer)
+                return await _write_file(client, runs, selection, file)
+
+    count = run_async(work())
+    if str(file) != "-":
+        say(f"{count} runs written to {file}", output.output)
+        if output.output != "table":
+            print_json({"file": str(file), "runs": count})
+    return 0
+
+
+async def _write_file(client: "Client", runs: tuple[str, ...], selection: RunSelection, file: Path) -> int:
+    """Under another name first: a file of this name is always whole."""
+    from ductor.cli.arguments import ArgumentError
+
+    unfinished = file.with_name(file.name + ".unfinished")
+    try:
+        with unfinished.open("wb") as opened:
+            count = await _write(client, runs, selection, opened)
+        unfinished.replace(file)
+    except OSError as error:
+        raise ArgumentError("--file", f"can't write {file}: {error.strerror or error}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return count
+
+
+async def _write(client: "Client", runs: tuple[str, ...], selection: RunSelection, into: "BinaryIO") -> int:
+    from ductor.cli.selection import selected_run_ids
+    from ductor.journal.exporting import Exporter
+
+    exporter = Exporter(client.engine.store, client.tenant)
+    into.write(await exporter.header())
+    if runs:
+        for run_id in dict.fromkeys(runs):
+            async for line in exporter.run(run_id):
+                into.write(line)
+    else:
+        async for run_id in selected_run_ids(client, selection):
+            async for line in exporter.run(run_id):
+                into.write(line)
+    into.write(exporter.end())
+    into.flush()
+    return exporter.runs

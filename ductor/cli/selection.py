@@ -1,0 +1,57 @@
+"""Which runs of a database a command is about: by id, or by what they are."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from ductor.journal.events import RunStatus
+
+if TYPE_CHECKING:
+    from ductor.client import Client
+
+PAGE_RUNS = 200
+DEFAULT_LIMIT = 10_000
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class RunSelection:
+    """Filters; runs must fit them all."""
+
+    definition: Annotated[str | None, Parameter(help="Only runs of this definition.")] = None
+    status: Annotated[
+        tuple[RunStatus, ...], Parameter(negative="", help="Only runs with this status; may be given several times.")
+    ] = ()
+    since: Annotated[str | None, Parameter(help="Only runs started within this time, as `7d`.")] = None
+    limit: Annotated[int, Parameter(help="How many runs at most, the newest.")] = DEFAULT_LIMIT
+
+    @property
+    def is_given(self) -> bool:
+        """Whether anything is filtered by."""
+        return bool(self.definition or self.status or self.since)
+
+
+async def selected_run_ids(client: "Client", selection: RunSelection) -> AsyncIterator[str]:
+    """Ids of the tenant's runs that fit, newest first, read in pages. Raises ArgumentError."""
+    from ductor.cli.arguments import ArgumentError, duration_argument
+
+    if selection.limit < 1:
+        raise ArgumentError("--limit", f"at least 1, found {selection.limit}")
+    within_ms = duration_argument(selection.since, "--since")
+    since_us = 0 if within_ms is None else await client.engine.store.now_us() - within_ms * 1_000
+    before: str | None = None
+    left = selection.limit
+    while left > 0:
+        heads = await client.runs(
+            definition=selection.definition, statuses=selection.status, before=before, limit=min(PAGE_RUNS, left)
+        )
+        for head in heads:
+            if head.started_at_us >= since_us:
+                left -= 1
+                yield head.run_id
+        # ids are in the order of starts: a page that ends before the time has no successor within it
+        if not heads or heads[-1].started_at_us < since_us:
+            return
+        before = heads[-1].run_id

@@ -1,0 +1,1 @@
+../../../ductor/history_verifier.py
