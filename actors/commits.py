@@ -6,15 +6,15 @@ from collections.abc import Sequence
 import msgspec
 
 from ductor.actors.messages import Assignment, AttemptResult
-from ductor.actors.tick.outbox import Outbox
+from ductor.actors.tick.outbox import Outbox, StartedRun
 from ductor.actors.tick.payload import TickPayload
 from ductor.definitions.steps import AnyStep
 from ductor.definitions.steps.step import WorkerStep
 from ductor.journal.chain import link
-from ductor.journal.codec import encode_events
-from ductor.journal.commit import AttemptDisposition, Commit, HeadStart, HeadUpdate, TimerUpdate
+from ductor.journal.codec import decode_value, encode_events
+from ductor.journal.commit import AttemptDisposition, Commit, HeadStart, HeadUpdate, NewRun, TimerUpdate
 from ductor.journal.events import AttemptFinished
-from ductor.journal.fold import finish_row
+from ductor.journal.fold import finish_row, fold_row
 from ductor.journal.ids import attempt_token
 from ductor.journal.records import AttemptRow
 from ductor.journal.state import RunState
@@ -70,7 +70,48 @@ def _with_outbox(commit: Commit, outbox: Outbox) -> Commit:
         digests_gone=tuple(outbox.digests_gone),
         published=tuple(outbox.published),
         sent=tuple(outbox.sent),
+        new_runs=tuple(_new_run(started, commit.at_us) for started in outbox.started),
+        sent_controls=tuple(outbox.controls),
+        leases=tuple(outbox.leases.values()),
+        leases_gone=tuple(outbox.leases_gone),
+        forwards_to=outbox.forwards_to,
     )
+
+
+def _new_run(run: StartedRun, at_us: int) -> NewRun:
+    """A run that the tick starts, at its first version: who carries it out decides the rest."""
+    started = run.started
+    events = encode_events([started])
+    return NewRun(
+        run_id=run.run_id,
+        at_us=at_us,
+        events=events,
+        hash=link(b"", run.run_id, 1, at_us, events),
+        start=HeadStart(
+            tenant=started.tenant,
+            definition=started.definition,
+            manifest_hash=started.manifest_hash,
+            status="pending",
+            started_at_us=at_us,
+            key=started.key,
+            parent_run_id=started.parent_run_id,
+            parent_node=started.parent_node,
+            root_run_id=started.root_run_id,
+            chain_run_id=started.chain_run_id,
+            iteration=started.iteration,
+            search_attributes=started.search_attributes,
+        ),
+        payloads=run.payloads,
+        due_at_us=started.timeout_at_us,
+    )
+
+
+def state_of(run: StartedRun, new_run: NewRun) -> RunState:
+    """The state of a run that a tick has started, at its first version."""
+    state = RunState(run_id=run.run_id)
+    fold_row(state, 1, new_run.at_us, new_run.hash, [run.started])
+    state.payloads.update((payload.hash, decode_value(payload.text)) for payload in run.payloads)
+    return state
 
 
 def assignment_of(state: RunState, step: AnyStep, ref: str, *, is_redelivery: bool) -> Assignment:
@@ -95,6 +136,7 @@ def assignment_of(state: RunState, step: AnyStep, ref: str, *, is_redelivery: bo
         total_deadline_us=(
             None if total_ms is None else node.round_started_at_us + state.paused_in_round_us(node) + total_ms * 1_000
         ),
+        lease_fence=node.lease_fence or state.lease_fence,
         is_redelivery=is_redelivery,
     )
 
@@ -141,6 +183,9 @@ def _head_start(state: RunState) -> HeadStart:
         key=state.key,
         parent_run_id=state.parent_run_id,
         root_run_id=state.root_run_id,
+        chain_run_id=state.chain_run_id,
+        iteration=state.iteration,
+        successor_run_id=state.successor_run_id,
         search_attributes=state.search_attributes,
         ended_at_us=state.ended_at_us or None,
         error_type=state.error.type if state.error is not None else None,
@@ -152,6 +197,7 @@ def _head_update(state: RunState) -> HeadUpdate:
         status=state.status,
         ended_at_us=state.ended_at_us or None,
         error_type=state.error.type if state.error is not None else None,
+        successor_run_id=state.successor_run_id,
     )
 
 

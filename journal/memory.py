@@ -31,7 +31,7 @@ from ductor.journal.commit import (
 from ductor.journal.errors import OverloadedError
 from ductor.journal.memory_bulk_controls import MemoryBulkControls
 from ductor.journal.memory_bus import MemoryBus
-from ductor.journal.memory_children import MemoryChildren
+from ductor.journal.memory_forwarding import MemoryForwarding
 from ductor.journal.memory_definitions import DefinitionRows
 from ductor.journal.memory_digests import MemoryDigests
 from ductor.journal.memory_leases import MemoryLeases
@@ -62,7 +62,9 @@ DEFAULT_QUEUE_LIMIT = 10_000
 """Commits that may wait before starts are turned away."""
 
 
-class MemoryStore(MemoryDigests, MemoryLeases, MemoryChildren, MemoryBus, MemoryTriggers, MemoryBulkControls, MemoryTransfer):
+class MemoryStore(
+    MemoryDigests, MemoryLeases, MemoryChildren, MemoryBus, MemoryTriggers, MemoryBulkControls, MemoryTransfer
+):
     """See the module's docstring.
 
     Args:
@@ -173,6 +175,8 @@ class MemoryStore(MemoryDigests, MemoryLeases, MemoryChildren, MemoryBus, Memory
             self._dispose_messages(commit)
         if commit.version:
             self._apply_waiting(run, commit)
+        if commit.forwards_to:
+            self._forward(run, commit)
 
     def _apply_waiting(self, run: RunRows, commit: Commit) -> None:
         """What a tick writes for those that wait; none of it goes without a journal row."""
@@ -281,18 +285,21 @@ class MemoryStore(MemoryDigests, MemoryLeases, MemoryChildren, MemoryBus, Memory
         tenant's. A closed run refuses everything but a redrive."""
         checked_key(control.request_id, "request_id")
         checked_value(control.arguments, "arguments")
-        run = self._run(control.run_id)
-        if run is None or (tenant is not None and run.head.tenant != tenant):
+        asked = self._run(control.run_id)
+        if asked is None or (tenant is not None and asked.head.tenant != tenant):
             return None
-        if control.request_id in run.controls:
-            return ControlReceipt(request_id=control.request_id, verdict="duplicate")
+        for run_id in self._places_of_input(asked, "control", control.request_id):
+            if control.request_id in self._runs[run_id].controls:
+                return ControlReceipt(request_id=control.request_id, verdict="duplicate", run_id=run_id)
+        run = self._latest_run(asked)
+        run_id = run.head.run_id
         if run.is_closed and control.kind != "redrive":
             reason = closed_reason(run.head.status)
-            return ControlReceipt(request_id=control.request_id, verdict="refused", reason=reason)
+            return ControlReceipt(request_id=control.request_id, verdict="refused", reason=reason, run_id=run_id)
         requested_at_us = control.requested_at_us or self._clock.now_us()
-        run.add_control(msgspec.structs.replace(control, requested_at_us=requested_at_us))
-        self._index_inputs(control.run_id, run)
-        return ControlReceipt(request_id=control.request_id, verdict="accepted")
+        run.add_control(msgspec.structs.replace(control, run_id=run_id, requested_at_us=requested_at_us))
+        self._index_inputs(run_id, run)
+        return ControlReceipt(request_id=control.request_id, verdict="accepted", run_id=run_id)
 
     async def control(self, run_id: str, request_id: str) -> Control | None:
         """A request and what became of it."""

@@ -11,7 +11,7 @@ from ductor.journal.clock import Clock
 from ductor.journal.codec import stored_value
 from ductor.journal.commit import BusEvent, Commit, InboxItem, MessageDisposition, Payload, SentMessage
 from ductor.journal.events import Message, MessageKind
-from ductor.journal.memory_base import MemoryBase
+from ductor.journal.memory_chains import MemoryChains
 from ductor.journal.memory_rows import RunRows
 from ductor.journal.records import InboxEntry, MessageReceipt
 from ductor.journal.sorted_items import SortedItems
@@ -32,7 +32,8 @@ _decode_message = msgspec.json.Decoder(Message).decode
 class RunMessages:
     """The messages of one run. `waiting` are those that no tick has taken up, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
         self._messages: dict[str, bytes] = {}
         self.receipts: dict[str, MessageReceipt] = {}
         self.waiting: dict[str, None] = {}
@@ -56,6 +57,7 @@ class RunMessages:
             position=message.position,
             at_us=message.at_us,
             disposition="" if is_delivered else "undelivered",
+            run_id=self._run_id,
         )
         self.receipts[message.id] = receipt
         if is_delivered:
@@ -94,6 +96,7 @@ class RunMessages:
             at_us=message.at_us,
             disposition=stored.disposition,
             version=stored.version,
+            run_id=self._run_id,
         )
 
     def read_page(self, after_position: int, limit: int) -> list[StoredMessage]:
@@ -108,12 +111,16 @@ class RunMessages:
             for receipt in islice(receipts, limit)
         ]
 
+    def read_unconsumed(self) -> tuple[Message, ...]:
+        """Messages that were neither consumed nor given up, in order."""
+        return tuple(_decode_message(self._messages[message_id]) for message_id in self._unconsumed)
+
     def read_waiting(self) -> tuple[Message, ...]:
         """Messages that wait, in order."""
         return tuple(_decode_message(self._messages[message_id]) for message_id in self.waiting)
 
 
-class MemoryMessages(MemoryBase):
+class MemoryMessages(MemoryChains):
     """Messages of runs, and the inbox."""
 
     def __init__(self, clock: Clock) -> None:
@@ -128,30 +135,35 @@ class MemoryMessages(MemoryBase):
     async def send_message(
         self, run_id: str, message: Message, payloads: Sequence[Payload] = (), *, tenant: str | None = None
     ) -> MessageReceipt | None:
-        """Store a message for a run, idempotent by (run_id, id). None when the run does not exist or is another
-        tenant's. Refused: the run has ended, or too many messages of it wait."""
+        """Store a message for a run, idempotent by (chain of the run, id). None when the run does not exist or is
+        another tenant's. Refused: the run has ended, or too many messages of it wait."""
         check_message(message)
         check_payloads(message, payloads)
-        run = self._run(run_id)
-        if run is None or (tenant is not None and run.head.tenant != tenant):
+        asked = self._run(run_id)
+        if asked is None or (tenant is not None and asked.head.tenant != tenant):
             return None
+        present = self._receipt(asked, message.id)
+        if present is not None:
+            return present
+        run = self._latest_run(asked)
+        run_id = run.head.run_id
         messages = self._messages_of(run_id)
-        if message.id in messages.receipts:
-            return messages.receipts[message.id]
         reason = ""
         if run.is_closed:
             reason = closed_reason(run.head.status)
         elif messages.unconsumed_count(events=False) >= MAX_UNCONSUMED_MESSAGES:
             reason = FULL_INBOX
         if reason:
-            return MessageReceipt(message_id=message.id, verdict="refused", reason=reason)
+            return MessageReceipt(message_id=message.id, verdict="refused", reason=reason, run_id=run_id)
         run.add_payloads(payloads)
         receipt = self._add_message(run_id, message, self._clock.now_us(), is_delivered=True)
         return msgspec.structs.replace(receipt, verdict="accepted")
 
     async def message_receipt(self, run_id: str, message_id: str) -> MessageReceipt | None:
         """What became of a message."""
-        self._check_open()
+        run = self._run(run_id)
+        if run is not None:
+            return self._receipt(run, message_id)
         messages = self._messages.get(run_id)
         return None if messages is None else messages.receipts.get(message_id)
 
@@ -169,11 +181,13 @@ class MemoryMessages(MemoryBase):
         )
         delivered = []
         for run_id in sorted(set(run_ids)):
-            run = self._runs.get(run_id)
+            asked = self._runs.get(run_id)
+            run = None if asked is None else self._latest_run(asked)
             if run is None or run.is_closed or run.head.tenant != event.tenant:
                 continue
+            run_id = run.head.run_id
             messages = self._messages_of(run_id)
-            if message.id in messages.receipts:
+            if message.id in messages.receipts or self._has_come_before(run, "message", message.id):
                 continue
             is_delivered = messages.unconsumed_count(events=True) < MAX_UNCONSUMED_EVENTS
             self._add_message(run_id, message, event.published_at_us, is_delivered=is_delivered)
@@ -220,7 +234,8 @@ class MemoryMessages(MemoryBase):
                 continue
             is_bounded = message.kind not in ANSWERS
             is_full = is_bounded and messages.unconsumed_count(events=False) >= MAX_UNCONSUMED_SENT_MESSAGES
-            is_delivered = run is not None and not run.is_closed and not is_full
+            is_open = run is not None and (run.is_continued or not run.is_closed)
+            is_delivered = is_open and not is_full
             self._add_message(run_id, message, self._clock.now_us(), is_delivered=is_delivered)
             if run is not None and payload is not None:
                 run.add_payloads((payload,))
@@ -238,10 +253,18 @@ class MemoryMessages(MemoryBase):
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
+    def _receipt(self, run: RunRows, message_id: str) -> MessageReceipt | None:
+        """What became of a message that was sent to this run, in whichever run of its chain it is now."""
+        for run_id in self._places_of_input(run, "message", message_id):
+            messages = self._messages.get(run_id)
+            if messages is not None and message_id in messages.receipts:
+                return messages.receipts[message_id]
+        return None
+
     def _messages_of(self, run_id: str) -> RunMessages:
         messages = self._messages.get(run_id)
         if messages is None:
-            messages = self._messages[run_id] = RunMessages()
+            messages = self._messages[run_id] = RunMessages(run_id)
         return messages
 
     def _add_message(self, run_id: str, message: Message, at_us: int, *, is_delivered: bool) -> MessageReceipt:

@@ -11,7 +11,7 @@ import msgspec
 
 from ductor.journal.admission import check_json, check_parts
 from ductor.journal.codec import checked_key, checked_text, checked_value
-from ductor.journal.commit import Commit, HeadStart, Payload
+from ductor.journal.commit import Commit, HeadStart, NewRun, Payload
 from ductor.journal.errors import PoisonedCommitError, ValueRefusedError
 from ductor.journal.events import TERMINAL_RUN_STATUSES, Message
 from ductor.journal.ids import is_run_id
@@ -49,6 +49,11 @@ class RunRows:
     def is_closed(self) -> bool:
         """Whether the run has ended."""
         return self.head.status in TERMINAL_RUN_STATUSES
+
+    @property
+    def is_continued(self) -> bool:
+        """Whether another run continues this one, and gets what is sent here."""
+        return self.head.status == "continued"
 
     def commit_id(self, version: int) -> uuid.UUID | None:
         """Whose commit wrote `version`; None when nobody's did."""
@@ -121,6 +126,7 @@ class RunRows:
                 status=commit.head.status,
                 ended_at_us=commit.head.ended_at_us,
                 error_type=commit.head.error_type,
+                successor_run_id=commit.head.successor_run_id,
                 updated_at_us=commit.at_us,
             )
         return transition
@@ -144,6 +150,12 @@ class RunRows:
         """Store a request that was accepted."""
         self.controls[control.request_id] = _ENCODER.encode(control)
         self.waiting_controls[control.request_id] = None
+
+    def forward_control(self, control: Control, to_run_id: str) -> None:
+        """Note that a request that waits has gone to the run that continues this one."""
+        self.waiting_controls.pop(control.request_id, None)
+        forwarded = msgspec.structs.replace(control, disposition="forwarded", outcome=to_run_id)
+        self.controls[control.request_id] = _ENCODER.encode(forwarded)
 
     def restore_control(self, control: Control) -> None:
         """Put back a request of an imported run, as it stood."""
@@ -186,6 +198,8 @@ def poison_in(commit: Commit) -> PoisonedCommitError | None:
             check_json(payload.text, "payload")
         for control in commit.controls:
             checked_text(control.outcome, "outcome")
+        for new in commit.new_runs:
+            check_new_run(new)
         check_parts(commit)
     except ValueRefusedError as refusal:
         return PoisonedCommitError(commit.run_id, commit.version, refusal.what, refusal.reason)
@@ -197,13 +211,27 @@ def _check_due(due_at_us: int | None) -> None:
         raise ValueRefusedError("due_at_us", "", f"{due_at_us} is no time in microseconds within 64 bits")
 
 
+def check_new_run(new: NewRun) -> None:
+    """Of a run that another one's commit starts. Raises ValueRefusedError."""
+    check_json(new.events, "events of a new run")
+    check_start(new.run_id, new.start)
+    _check_due(new.due_at_us)
+    for payload in new.payloads:
+        check_json(payload.text, "payload of a new run")
+
+
 def check_start(run_id: str, start: HeadStart) -> None:
     """Of the head of a new run. Raises ValueRefusedError."""
     related = (("run_id", run_id), ("parent_run_id", start.parent_run_id), ("root_run_id", start.root_run_id))
     for what, related_id in related:
         if related_id is not None and not is_run_id(related_id):
             raise ValueRefusedError(what, "", "it is no UUID in lower case with hyphens")
-    for what, key in (("tenant", start.tenant), ("definition", start.definition), ("key", start.key)):
+    for what, key in (
+        ("tenant", start.tenant),
+        ("definition", start.definition),
+        ("key", start.key),
+        ("parent_node", start.parent_node),
+    ):
         if key is not None:
             checked_key(key, what)
     checked_text(start.manifest_hash, "manifest_hash")
@@ -223,6 +251,10 @@ def _stored_head(run_id: str, start: HeadStart, updated_at_us: int) -> Head:
         ended_at_us=start.ended_at_us,
         key=start.key,
         parent_run_id=start.parent_run_id,
+        parent_node=start.parent_node,
         root_run_id=start.root_run_id,
+        chain_run_id=start.chain_run_id,
+        iteration=start.iteration,
+        successor_run_id=start.successor_run_id,
         error_type=start.error_type,
     )

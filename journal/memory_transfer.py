@@ -81,6 +81,7 @@ def _imported_rows(head: Head) -> RunRows:
         started_at_us=head.started_at_us,
         key=head.key,
         parent_run_id=head.parent_run_id,
+        parent_node=head.parent_node,
         root_run_id=head.root_run_id,
         search_attributes=head.search_attributes,
         ended_at_us=head.ended_at_us,

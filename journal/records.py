@@ -31,7 +31,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as people list it."""
+    """A run as people list it.
+
+    Attributes:
+        chain_run_id: the first run of its chain, of one that continues another one; `iteration` counts from 0 there.
+        successor_run_id: the run that continues this one.
+    """
 
     run_id: str
     tenant: str
@@ -43,7 +48,11 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     ended_at_us: int | None = None
     key: str | None = None
     parent_run_id: str | None = None
+    parent_node: str = ""
     root_run_id: str | None = None
+    chain_run_id: str | None = None
+    iteration: int = 0
+    successor_run_id: str | None = None
     error_type: str | None = None
     search_attributes: JsonObject = msgspec.field(default_factory=dict)
 
@@ -71,7 +80,7 @@ class RunInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Control(msgspec.Struct, frozen=True, kw_only=True):
-    """A durable request to a run."""
+    """A durable request to a run. One that was `forwarded` to the run that continues this one names it in `outcome`."""
 
     run_id: str
     request_id: str
@@ -79,16 +88,21 @@ class Control(msgspec.Struct, frozen=True, kw_only=True):
     arguments: JsonObject = msgspec.field(default_factory=dict)
     by: str = ""
     requested_at_us: int = 0
-    disposition: Literal["", "applied", "refused"] = ""
+    disposition: Literal["", "applied", "refused", "forwarded"] = ""
     outcome: str = ""
 
 
 class ControlReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a request: whether it was `accepted` now, is a `duplicate` of an accepted one, or was `refused`."""
+    """The answer to a request: whether it was `accepted` now, is a `duplicate` of an accepted one, or was `refused`.
+
+    Attributes:
+        run_id: the run that has it: the one that was asked, or the latest of its chain.
+    """
 
     request_id: str
     verdict: Literal["accepted", "duplicate", "refused"]
     reason: str = ""
+    run_id: str = ""
 
 
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,11 +128,13 @@ class MessageReceipt(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         disposition: `""` as long as no tick has taken it up, then as in `MessageDisposition`.
         version: of the journal row that took it up.
+        run_id: the run that has it: the one that it was sent to, or another one of its chain.
     """
 
     message_id: str
     verdict: Literal["accepted", "duplicate", "refused"]
     reason: str = ""
+    run_id: str = ""
     position: int = 0
     at_us: int = 0
     disposition: Literal["", "buffered", "consumed", "undelivered", "forwarded"] = ""
@@ -200,11 +216,18 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """What to list; newest first. `before_run_id` continues a page."""
+    """What to list; newest first. `before_run_id` continues a page.
+
+    Attributes:
+        parent_run_id: only the runs that this one has started.
+        root_run_id: only the runs below this one, at any depth; not itself.
+    """
 
     tenant: str | None = None
     definition: str | None = None
     statuses: tuple[RunStatus, ...] = ()
+    parent_run_id: str | None = None
+    root_run_id: str | None = None
     before_run_id: str | None = None
     limit: int = 50
 

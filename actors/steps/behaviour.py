@@ -3,8 +3,9 @@
 `start` runs when the node becomes runnable, `on_result` when an attempt of it has finished, `on_timer` when its timer
 has come due, `hears` and `on_message` when something has come from outside, `on_report` when its child run has told how
 far it is, `on_resume` when its run goes on after a pause. Cancelling needs nothing of the type: what is parked or in
-flight is withdrawn by the tick. Each function decides through `tick.emit` and the functions of `ductor.actors.tick.settle`; an ExpressionError or ValueRefusedError that
-leaves one of them fails the node without retry.
+flight is withdrawn by the tick. Each function decides through `tick.emit` and the functions of
+`ductor.actors.tick.settle`; an ExpressionError or ValueRefusedError that leaves one of them fails the node without
+retry.
 """
 
 from typing import Protocol

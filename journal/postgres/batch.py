@@ -6,6 +6,9 @@ import msgspec
 
 from ductor.journal.commit import Commit
 from ductor.journal.errors import ValueRefusedError
+from ductor.journal.postgres.chain_parts import chain_parts
+from ductor.journal.postgres.children_parts import children_parts
+from ductor.journal.postgres.children_parts import size_bytes as new_run_bytes
 from ductor.journal.postgres.waiting_parts import Columns, waiting_parts
 
 _encode = msgspec.json.Encoder().encode
@@ -49,20 +52,30 @@ def make_batch(commits: Sequence[Commit]) -> Batch:
     if timers:
         parts.add("timers")
         columns |= _timers(timers)
-    for part, fill in (("payloads", _payloads), ("controls", _controls), ("attempts", _attempts)):
+    if any(commit.payloads or commit.sent for commit in commits):
+        large = _payloads(commits)
+        if large["payload_hash"]:
+            parts.add("payloads")
+            columns |= large
+    for part, fill in (("controls", _controls), ("attempts", _attempts)):
         concerned = [commit for commit in commits if getattr(commit, part)]
         if concerned:
             parts.add(part)
             columns |= fill(concerned)
-    for part, part_columns in waiting_parts(commits).items():
+    for part, part_columns in (children_parts(commits) | waiting_parts(commits) | chain_parts(commits)).items():
         parts.add(part)
         columns |= part_columns
     return Batch(frozenset(parts), columns, len(rows))
 
 
 def size_bytes(commit: Commit) -> int:
-    """How much a commit adds to a batch, by its large parts; what it sends and publishes stands in its events too."""
-    return len(commit.events) + sum(len(payload.text) for payload in commit.payloads)
+    """How much a commit adds to a batch, by its large parts; what it publishes stands in its events too."""
+    return (
+        len(commit.events)
+        + sum(len(payload.text) for payload in commit.payloads)
+        + sum(len(sent.payload.text) for sent in commit.sent if sent.payload is not None)
+        + sum(new_run_bytes(new) for new in commit.new_runs)
+    )
 
 
 def _text(data: bytes, what: str) -> str:
@@ -91,8 +104,12 @@ def _starts(commits: Sequence[Commit]) -> Columns:
         "start_updated_at_us": [commit.at_us for commit in commits],
         "start_ended_at_us": [outcome.ended_at_us for outcome in outcomes if outcome is not None],
         "start_parent_run_id": [start.parent_run_id for start in starts],
+        "start_parent_node": [start.parent_node for start in starts],
         "start_root_run_id": [start.root_run_id for start in starts],
         "start_error_type": [outcome.error_type for outcome in outcomes if outcome is not None],
+        "start_chain_run_id": [start.chain_run_id for start in starts],
+        "start_iteration": [start.iteration for start in starts],
+        "start_successor_run_id": [start.successor_run_id for start in starts],
         "start_search_attributes": [_encode(start.search_attributes).decode() for start in starts],
     }
 
@@ -105,6 +122,7 @@ def _heads(commits: Sequence[Commit]) -> Columns:
         "head_status": [head.status for head in heads],
         "head_ended_at_us": [head.ended_at_us for head in heads],
         "head_error_type": [head.error_type for head in heads],
+        "head_successor_run_id": [head.successor_run_id for head in heads],
         "head_updated_at_us": [commit.at_us for commit in commits],
     }
 
@@ -118,15 +136,20 @@ def _timers(commits: Sequence[Commit]) -> Columns:
 
 
 def _payloads(commits: Sequence[Commit]) -> Columns:
-    found = sorted(
-        ((commit, payload) for commit in commits for payload in commit.payloads),
-        key=lambda pair: (pair[0].run_id, pair[1].hash),
-    )
+    """Large values of the runs themselves, and those that go to other runs with a message."""
+    found = [(commit.run_id, payload, commit) for commit in commits for payload in commit.payloads]
+    found += [
+        (sent.run_id, sent.payload, commit)
+        for commit in commits
+        for sent in commit.sent
+        if sent.payload is not None and commit.version
+    ]
+    found.sort(key=lambda one: (one[0], one[1].hash))
     return {
-        "payload_run_id": [commit.run_id for commit, _ in found],
-        "payload_commit_id": [commit.commit_id for commit, _ in found],
-        "payload_hash": [payload.hash for _, payload in found],
-        "payload_payload": [_text(payload.text, "payload") for _, payload in found],
+        "payload_run_id": [run_id for run_id, _, _ in found],
+        "payload_commit_id": [commit.commit_id for _, _, commit in found],
+        "payload_hash": [payload.hash for _, payload, _ in found],
+        "payload_payload": [_text(payload.text, "payload") for _, payload, _ in found],
     }
 
 

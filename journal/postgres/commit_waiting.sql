@@ -10,7 +10,7 @@
     FROM unnest(:message_run_id::uuid[], :message_commit_id::uuid[], :message_version::bigint[],
             :message_message_id::text[], :message_disposition::text[])
         AS d (run_id, commit_id, version, message_id, disposition)
-    WHERE m.run_id = d.run_id AND m.message_id = d.message_id AND m.disposition NOT IN ('consumed', 'undelivered')
+    WHERE m.run_id = d.run_id AND m.message_id = d.message_id AND m.disposition NOT IN ('consumed', 'undelivered', 'forwarded')
         AND (d.commit_id IS NULL OR d.commit_id IN (SELECT commit_id FROM won))
 )
 
@@ -18,19 +18,22 @@
 -- In the order of sending, which is that of their positions: two transactions never meet here, as the ids of what a
 -- tick sends are its own, and of two ticks of one version one has lost before.
 , sent AS (
-    INSERT INTO ductor.eec_workflow_signal (run_id, message_id, kind, name, node, payload, by, at_us, disposition)
-    SELECT s.run_id, s.message_id, s.kind, s.name, s.node, s.payload, s.by, ductor.eec_now_us(),
-        CASE WHEN coalesce(s.own_status, r.status) IN ('pending', 'running', 'waiting', 'paused')
-                AND (SELECT m.run_id FROM ductor.eec_workflow_signal m
+    INSERT INTO ductor.eec_workflow_signal (run_id, message_id, kind, name, node, payload, payload_ref, by, at_us,
+        disposition)
+    SELECT s.run_id, s.message_id, s.kind, s.name, s.node, s.payload, s.payload_ref, s.by, ductor.eec_now_us(),
+        -- a run that another one continues passes it on
+        CASE WHEN coalesce(s.own_status, r.status) IN ('pending', 'running', 'waiting', 'paused', 'continued')
+                AND CASE WHEN s.kind IN ('child', 'lease') THEN true ELSE
+                    (SELECT m.run_id FROM ductor.eec_workflow_signal m
                      WHERE m.run_id = s.run_id AND m.kind IN ('signal', 'vote', 'case', 'reply', 'digest')
                          AND m.disposition IN ('', 'buffered')
-                     OFFSET {max_unconsumed_sent_messages} - 1 LIMIT 1) IS NULL
+                     OFFSET {max_unconsumed_sent_messages} - 1 LIMIT 1) IS NULL END
             THEN '' ELSE 'undelivered' END
     FROM unnest(:sent_run_id::uuid[], :sent_message_id::text[], :sent_commit_id::uuid[], :sent_sender_run_id::uuid[],
             :sent_tenant::text[], :sent_own_status::text[], :sent_kind::text[], :sent_name::text[],
-            :sent_node::text[], :sent_payload::json[], :sent_by::text[])
+            :sent_node::text[], :sent_payload::json[], :sent_payload_ref::json[], :sent_by::text[])
         WITH ORDINALITY AS s (run_id, message_id, commit_id, sender_run_id, tenant, own_status, kind, name, node,
-            payload, by, ordinal)
+            payload, payload_ref, by, ordinal)
     LEFT JOIN ductor.eec_workflow_run r ON r.run_id = s.run_id
     WHERE s.commit_id IN (SELECT commit_id FROM won)
         AND coalesce(r.tenant = coalesce(s.tenant,

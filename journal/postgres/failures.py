@@ -20,8 +20,8 @@ Failure = Literal["lock", "content", "again", "stale", "unavailable"]
 _LOCK_STATES = frozenset({"55P03"})
 _AGAIN_STATES = frozenset({"40001", "40P01", "DU001"})
 _STALE_STATES = frozenset({"26000", "0A000", "42P05"})
-# data, integrity, and program limits such as an index row that is too large
-_CONTENT_CLASSES = frozenset({"22", "23", "54"})
+# two starts of one batch that want one key, data, integrity, and program limits such as an index row that is too large
+_CONTENT_CLASSES = frozenset({"21", "22", "23", "54"})
 _ENCODING_ERRORS = (ValueError, TypeError, OverflowError)
 _PARAMETER_NUMBER = re.compile(r"(?:parameter|argument) \$(\d+)")
 

@@ -16,5 +16,11 @@ r.definition = :definition::text
 -- name: statuses
 r.status = ANY (:statuses::text[])
 
+-- name: parent_run_id
+r.parent_run_id = :parent_run_id::uuid
+
+-- name: root_run_id
+r.root_run_id = :root_run_id::uuid
+
 -- name: before_run_id
 r.run_id < :before_run_id::uuid

@@ -32,12 +32,21 @@ class Runs:
         row = await self._database.fetch_row("head", run_id=run_id)
         return None if row is None else decode_head(row[0])
 
+    async def latest_of_chain(self, run_id: str) -> str | None:
+        """The run that carries on what this one began: itself, or the latest one that continues it."""
+        if not is_run_id(run_id):
+            return None
+        row = await self._database.fetch_row("latest_of_chain", run_id=run_id)
+        return None if row is None else str(row[0])
+
     async def heads(self, which: RunFilter) -> Sequence[Head]:
         """List runs, newest first."""
         values = {
             "tenant": which.tenant,
             "definition": which.definition,
             "statuses": list(which.statuses) or None,
+            "parent_run_id": which.parent_run_id,
+            "root_run_id": which.root_run_id,
             "before_run_id": which.before_run_id,
         }
         conditions = {name: value for name, value in values.items() if value is not None}

@@ -34,15 +34,22 @@ CREATE TABLE ductor.eec_workflow_run (
     root_run_id uuid,
     error_type text,
     search_attributes json NOT NULL,
+    chain_run_id uuid,
+    iteration integer NOT NULL DEFAULT 0,
+    successor_run_id uuid,
+    parent_node text NOT NULL DEFAULT '',
     CONSTRAINT eec_workflow_run_tenant CHECK (octet_length(tenant) <= 255),
     CONSTRAINT eec_workflow_run_definition CHECK (octet_length(definition) <= 255),
     CONSTRAINT eec_workflow_run_key CHECK (octet_length(key) <= 255)
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE ductor.eec_workflow_run IS 'The head of each run: what people filter by.';
+CREATE INDEX eec_workflow_run_of_chain ON ductor.eec_workflow_run (chain_run_id, run_id) WHERE chain_run_id IS NOT NULL;
 CREATE INDEX eec_workflow_run_by_definition ON ductor.eec_workflow_run (tenant, definition, run_id);
 CREATE INDEX eec_workflow_run_to_recover ON ductor.eec_workflow_run (run_id) WHERE status IN ('pending', 'running');
 CREATE INDEX eec_workflow_run_open ON ductor.eec_workflow_run (tenant, definition, run_id)
     WHERE status IN ('pending', 'running', 'waiting', 'paused');
+CREATE INDEX eec_workflow_run_of_parent ON ductor.eec_workflow_run (parent_run_id, run_id) WHERE parent_run_id IS NOT NULL;
+CREATE INDEX eec_workflow_run_of_root ON ductor.eec_workflow_run (root_run_id, run_id) WHERE root_run_id IS NOT NULL;
 
 CREATE TABLE ductor.eec_workflow_transition (
     run_id uuid NOT NULL,
@@ -60,6 +67,25 @@ CREATE TABLE ductor.eec_workflow_transition (
 );
 COMMENT ON TABLE ductor.eec_workflow_transition IS 'The journal: one row per tick, insert-only.';
 CREATE INDEX eec_workflow_transition_in_commit_order ON ductor.eec_workflow_transition (era, transaction_id, position);
+
+CREATE TABLE ductor.eec_run_chain (
+    -- the first run
+    chain_run_id uuid PRIMARY KEY,
+    latest_run_id uuid NOT NULL
+) WITH (fillfactor = 80);
+COMMENT ON TABLE ductor.eec_run_chain IS 'Chains of runs that continue each other: the way from any of them to the latest.';
+
+CREATE TABLE ductor.eec_chain_input (
+    chain_run_id uuid NOT NULL,
+    -- message or control
+    kind text NOT NULL,
+    input_id text COLLATE "C" NOT NULL,
+    -- the run that has it
+    run_id uuid NOT NULL,
+    PRIMARY KEY (chain_run_id, kind, input_id)
+);
+COMMENT ON TABLE ductor.eec_chain_input IS
+    'Messages and controls that came to a run of a chain before the latest: their ids are unique in all of it.';
 
 CREATE TABLE ductor.eec_start_key (
     tenant text NOT NULL,

@@ -40,7 +40,11 @@ def read_named(file: str, package: str = __package__) -> dict[str, str]:
     return {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-_COMMIT = read_named("commit.sql") | read_named("commit_waiting.sql")
+_COMMIT = {
+    name: text
+    for file in ("commit.sql", "commit_children.sql", "commit_waiting.sql", "commit_chain.sql")
+    for name, text in read_named(file).items()
+}
 _HEADS = read_named("heads.sql")
 QUERIES: Mapping[str, Statement] = {
     name: number_parameters(text)
@@ -61,13 +65,19 @@ LONE_ROW = number_parameters(_COMMIT["lone_row"].replace("{has_previous}", _COMM
 
 # in the order of tables that every statement keeps
 _OPTIONAL_PARTS = (
+    "new_keys",
+    "new_runs",
     "payloads",
+    "new_payloads",
     "heads",
     "timers",
+    "new_timers",
     "controls",
+    "sent_controls",
     "attempts",
     "messages",
     "sent",
+    "refused_runs",
     "waits_gone",
     "waits",
     "inbox_gone",
@@ -76,6 +86,8 @@ _OPTIONAL_PARTS = (
     "leases_handed_on",
     "leases",
     "published",
+    "chains",
+    "forwards",
 )
 
 
@@ -89,6 +101,8 @@ def commit_statement(parts: frozenset[str]) -> Statement:
     fillings = {
         "{has_key}": _COMMIT["has_key" if with_keys else "has_no_key"],
         "{has_previous}": _COMMIT["has_previous_or_head" if with_starts else "has_previous"],
+        "{has_child_key}": _COMMIT["has_child_key" if "new_keys" in parts else "has_no_child_key"],
+        "{is_just_started}": _COMMIT["is_just_started"] if "new_runs" in parts else "",
         "{or_key_without_head}": _COMMIT["or_key_without_head"] if with_keys else "",
         "{max_unconsumed_sent_messages}": str(MAX_UNCONSUMED_SENT_MESSAGES),
     }
@@ -108,6 +122,7 @@ def commit_statement(parts: frozenset[str]) -> Statement:
 
 @cache
 def heads_statement(conditions: frozenset[str]) -> Statement:
-    """The statement that lists heads under `conditions`: tenant, definition, statuses, before_run_id."""
+    """The statement that lists heads under `conditions`: tenant, definition, statuses, parent_run_id, root_run_id,
+    before_run_id."""
     text = " AND ".join(_HEADS[condition] for condition in sorted(conditions))
     return number_parameters(_HEADS["heads"].replace("{conditions}", text or "true"))

@@ -51,6 +51,7 @@ def _is_concerned(commit: Commit) -> bool:
         or commit.forwards_to
         or commit.published
         or commit.sent
+        or commit.sent_controls
     )
 
 
@@ -84,6 +85,7 @@ def _sent(commits: Sequence[Commit]) -> Columns:
         "sent_name": [message.name for message in messages],
         "sent_node": [message.node for message in messages],
         "sent_payload": [json_text(message.payload) for message in messages],
+        "sent_payload_ref": [json_text(message.payload_ref) for message in messages],
         "sent_by": [message.by for message in messages],
     }
 
