@@ -17,6 +17,7 @@ from ductor.process import fastest_loop, tune_garbage_collector
 from scripts.benchmarks.actors import measure_actors
 from scripts.benchmarks.attempts import measure_attempts
 from scripts.benchmarks.cost_centres import measure_cost_centres
+from scripts.benchmarks.fan_out import measure_fan_out
 from scripts.benchmarks.folding import measure_fold
 from scripts.benchmarks.journal_size import measure_journal_size
 from scripts.benchmarks.latency import measure_latency
@@ -69,6 +70,10 @@ async def _signals(server: BenchmarkServer, _is_quick: bool) -> list[Table]:
     return [await measure_signals(server)]
 
 
+async def _fan_out(server: BenchmarkServer, is_quick: bool) -> list[Table]:
+    return [await measure_fan_out(server, is_quick=is_quick)]
+
+
 async def _cost_centres(server: BenchmarkServer, is_quick: bool) -> list[Table]:
     return [await measure_cost_centres(server, is_quick=is_quick)]
 
@@ -85,6 +90,7 @@ MEASUREMENTS: dict[str, Measure] = {
     "parked": _parked,
     "timers": _timers,
     "signals": _signals,
+    "fan-out": _fan_out,
 }
 
 
