@@ -11,8 +11,9 @@ import msgspec
 from ductor.actors.steps.behaviour import Parked
 from ductor.actors.tick.activation import StateActivation
 from ductor.actors.tick.children import start_child
-from ductor.actors.tick.settle import fail, own_values, succeed, time_out_edges
+from ductor.actors.tick.settle import expression_failure, fail, own_values, succeed, time_out_edges
 from ductor.actors.tick.working import Tick
+from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.program import ProgramNode
 from ductor.definitions.steps import SubworkflowStep
 from ductor.definitions.values import JsonValue
@@ -75,13 +76,18 @@ def _after_round(tick: Tick, node: ProgramNode, output: JsonValue, *, is_new: bo
     if repeat is None or tick.state.is_winding_down:
         succeed(tick, node, "success", output, inline=inline)
         return
-    activation = tick.variables(node, own_values(tick, node, output, None))
-    is_done = node.expressions["repeat.until"].evaluate_boolean(activation)
+    try:
+        activation = tick.variables(node, own_values(tick, node, output, None))
+        is_done = node.expressions["repeat.until"].evaluate_boolean(activation)
+    except ExpressionError as error:
+        fail(tick, node, expression_failure(error), is_work_done=True)
+        return
     if is_done or (rounds >= repeat.max and repeat.on_max == "continue"):
         succeed(tick, node, "success", output, inline=inline)
     elif rounds >= repeat.max:
         message = f"step {node.ref}: `until` did not hold after {rounds} rounds"
-        fail(tick, node, ErrorInfo(type="RepeatExhausted", message=message, retryable=False))
+        exhausted = ErrorInfo(type="RepeatExhausted", message=message, retryable=False)
+        fail(tick, node, exhausted, is_work_done=True)
     elif repeat.every_ms > 0 or is_new:
         tick.emit(NodeParked(node=node.ref, waiting="repeat", until_us=tick.now_us + repeat.every_ms * 1_000))
     else:

@@ -150,7 +150,7 @@ ONE = (
     "more",
     [
         "effects: {x: '${output.missing}'}",
-        "next: {choice: [{when: output.missing, to: b}]}",
+        "next: {choice: [{when: output.missing, to: b}, {to: b}]}",
         "emit: [{event: e, payload: '${output.missing}'}]",
         "repeat: {until: output.missing}",
         "repeat: {until: 'false', max: 1}",
