@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Sequence
 
 from ductor.actors.bulk_controls import BulkRequests
+from ductor.actors.child_definitions import resolved_definitions
 from ductor.actors.errors import (
     ControlRefusedError,
     DefinitionNotFoundError,
@@ -108,12 +109,16 @@ class Client(Messaging, BulkRequests):
             key: makes the start idempotent: a second one in the same tenant and definition gives the first one's run.
 
         Raises:
-            DefinitionNotFoundError, TriggerError, ValueRefusedError, StartRefusedError, OverloadedError: nothing was
+            DefinitionNotFoundError: also of a definition that the run may start.
+            TriggerError, ValueRefusedError, StartRefusedError, OverloadedError: nothing was
                 written.
         """
         program = await self._program_to_start(name, tenant=tenant, version=version, manifest_hash=manifest_hash)
+        definitions = await self._definitions_of_children(program, tenant)
         run_id, now_us = self.ids.run_id(), await self._time_us()
-        started, payloads = first_event(program, run_id, now_us, trigger, tenant=tenant, key=key)
+        started, payloads = first_event(
+            program, run_id, now_us, trigger, tenant=tenant, key=key, definitions=definitions
+        )
         return await self._begin(run_id, now_us, started, payloads)
 
     async def view(self, run_id: str, *, tenant: str | None = None) -> RunView:
@@ -256,6 +261,14 @@ class Client(Messaging, BulkRequests):
         # who started it may have given up meanwhile
         self.store.commit(commit, lambda result: None if answer.done() else answer.set_result(result))
         return await answer
+
+    async def _definitions_of_children(self, program: Program, tenant: str) -> dict[str, str]:
+        """What `resolved_definitions` gives for a run that starts now."""
+
+        async def find(name: str) -> Program:
+            return await self._program_to_start(name, tenant=tenant, version=None, manifest_hash=None)
+
+        return await resolved_definitions(program, find)
 
     async def _program_to_start(
         self, name: str, *, tenant: str, version: str | None, manifest_hash: str | None

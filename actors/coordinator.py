@@ -25,24 +25,26 @@ Failure cases:
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ductor.actors.commits import assignment_of, commit_of, finished_of
-from ductor.actors.messages import Assignment, AttemptResult, Committed, MessageArrived, TimerDue, Wake
+from ductor.actors.commits import assignment_of, commit_of, finished_of, state_of
+from ductor.actors.messages import Assignment, AttemptResult, Committed, MessageArrived, RunBegun, TimerDue, Wake
 from ductor.actors.runtime import LoopActor
 from ductor.actors.tick.compute import TickInputs, compute
+from ductor.actors.tick.outbox import StartedRun
 from ductor.actors.tick.payload import TickPayload
 from ductor.actors.views import Started, outcome_of
 from ductor.definitions.program import Program
 from ductor.definitions.values import JsonValue
 from ductor.journal.codec import decode_value, encode_state
-from ductor.journal.commit import Appended, Commit, CommitAnswer, Conflict, Payload, StartKeyTaken
+from ductor.journal.commit import Appended, Commit, CommitAnswer, Conflict, NewRun, Payload, StartKeyTaken
 from ductor.journal.errors import OverloadedError
 from ductor.journal.events import ControlReceived, Message, RunStarted
 from ductor.journal.ids import attempt_token
+from ductor.journal.lease_store import LeaseKey
 from ductor.journal.records import AttemptRow, Control, Snapshot
 from ductor.journal.replay import loaded_state
 from ductor.journal.state import FOLD_REVISION, RunState
@@ -87,6 +89,7 @@ class Coordinator(LoopActor):
         self.engine = engine
         self.state: RunState | None = None
         self.program: Program | None = None
+        self.library: Mapping[str, Program] = {}
         self._results: list[AttemptResult] = []
         self._rows: list[AttemptRow] = []
         self._controls: list[Control] = []
@@ -118,6 +121,8 @@ class Coordinator(LoopActor):
             self._take_in_hand(message.message, message.payload)
         elif type(message) is StartRun:
             self._start = message
+        elif type(message) is RunBegun:
+            self._take_over(message)
         elif type(message) is TimerDue:
             # a message that was stored before the deadline comes before the timer
             self._reads_inputs = self._reads_inputs or (self.state is not None and self.state.is_listening)
@@ -125,13 +130,13 @@ class Coordinator(LoopActor):
             raise TypeError(f"a coordinator does not know what to do with {message!r}")
         if type(message) is not Wake:
             self._reissues = True  # what wakes us from inside this host shows that the run is carried out here
-        if self._in_flight is None and self._start is None:
+        if self._in_flight is None and self._start is None and self._may_read:
             return self._reading()
         return None
 
     def on_drained(self) -> None:
         """All that waited is in hand: one tick for all of it."""
-        if self._in_flight is not None:
+        if self._in_flight is not None or (self._reads_inputs and not self._may_read):
             return
         if self._start is not None and self.state is None:
             self._begin(self._start)
@@ -142,6 +147,11 @@ class Coordinator(LoopActor):
                 self._rest()
 
     # --- load ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def _may_read(self) -> bool:
+        """Whether what has been told so far is all that there is: one read serves all of it."""
+        return self.state is None or self.actor_inbox.empty()
 
     def _reading(self) -> Coroutine[None, None, None] | None:
         """What has to be read before the next tick."""
@@ -182,7 +192,7 @@ class Coordinator(LoopActor):
             self.actor_ref.stop()
             return
         state = loaded_state(loaded)
-        self.program = await self.engine.program(state.manifest_hash)
+        self.program, self.library = await self.engine.programs(state)
         self.state = state
         self._head_status = loaded.head.status
         self._stored_due_us = None if state.timers.earliest() is None else -1  # unknown: written anew when it matters
@@ -213,10 +223,16 @@ class Coordinator(LoopActor):
     # --- tick ---------------------------------------------------------------------------------------------------------
 
     def _begin(self, start: StartRun) -> None:
-        program = self.engine.loaded_program(start.started.manifest_hash)
+        program, self.library = self.engine.loaded_programs(start.started)
         self.program, self.state = program, RunState(run_id=self.run_id)
         inputs = TickInputs(started=start.started, payloads=list(start.payloads))
-        self._commit(compute(program, self.state, inputs, self.engine.clock.now_us()), [], [], None)
+        self._commit(compute(program, self.state, inputs, self.engine.clock.now_us(), self.library), [], [], None)
+
+    def _take_over(self, begun: RunBegun) -> None:
+        """Another run has started this one, and nobody has carried it on yet; whoever has keeps it."""
+        if self.state is None and self._in_flight is None:
+            self.state, self.program, self.library = begun.state, begun.program, begun.library
+            self._head_status, self._stored_due_us = begun.state.status, begun.state.next_due_us
 
     def _tick(self) -> None:
         state, program = self.state, self.program
@@ -237,7 +253,7 @@ class Coordinator(LoopActor):
             inputs.control = ControlReceived(
                 request_id=control.request_id, kind=control.kind, arguments=control.arguments, by=control.by
             )
-        payload = compute(program, state, inputs, self.engine.clock.now_us())
+        payload = compute(program, state, inputs, self.engine.clock.now_us(), self.library)
         self._messages = payload.unread
         if payload.deferred:
             results, rows = self._keep_for_later(results), []
@@ -324,12 +340,28 @@ class Coordinator(LoopActor):
             self._answer_start(Started(self.run_id, is_new=True))
         self._tail_bytes += len(in_flight.commit.events)
         commit = in_flight.commit
-        if commit.waits or commit.published or commit.sent or commit.digests:
+        if commit.waits or commit.published or commit.sent or commit.digests or commit.sent_controls or commit.new_runs:
             self.engine.sent_with(commit)
+        if payload.outbox is not None and commit.new_runs:
+            self._hand_over(payload.outbox.started, commit.new_runs)
+        outbox = payload.outbox
+        if outbox is not None and (outbox.leases or outbox.leases_gone):
+            keys = (*(lease.key for lease in outbox.leases.values()), *outbox.leases_gone.values())
+            self.engine.leases_changed([LeaseKey(state.tenant, key) for key in keys])
         if state.is_terminal and commit.version:
             self.engine.run_ended(outcome_of(state))
         elif self._tail_bytes > max(self._snapshot_bytes, MIN_SNAPSHOT_BYTES):
             self._snapshot(state)
+
+    def _hand_over(self, started: Sequence[StartedRun], new_runs: Sequence[NewRun]) -> None:
+        """The runs that the commit has started begin at once, on this host. One whose key was taken after all finds out
+        with its first commit."""
+        assert self.program is not None
+        for run, new_run in zip(started, new_runs, strict=True):
+            program = self.library.get(run.started.manifest_hash, self.program)
+            if run.started.body:
+                program = program.bodies[run.started.body]
+            self.engine.begin(RunBegun(state_of(run, new_run), program, self.library))
 
     async def _after_conflict(self) -> None:
         self._conflicts += 1

@@ -15,7 +15,7 @@ from ductor.actors.commits import row_of
 from ductor.actors.coordinator import Coordinator, StartRun
 from ductor.actors.directory import ActorDirectory
 from ductor.actors.errors import HostStoppedError, ManifestMissingError
-from ductor.actors.messages import Assignment, AttemptResult, MessageArrived, TimerDue, Wake
+from ductor.actors.messages import Assignment, AttemptResult, MessageArrived, RunBegun, TimerDue, Wake
 from ductor.actors.publication import places_of
 from ductor.actors.tasks import TaskRegistry
 from ductor.actors.timers import TimerService
@@ -30,7 +30,9 @@ from ductor.journal.commit import Commit, Payload
 from ductor.journal.errors import StoreUnavailableError, UnknownEventError
 from ductor.journal.events import Message, RunStarted
 from ductor.journal.ids import Ids
+from ductor.journal.lease_store import LeaseKey
 from ductor.journal.records import PublishedDefinition, Snapshot
+from ductor.journal.state import RunState
 from ductor.journal.store import Store
 
 MAX_ACTOR_FAILURES = 5
@@ -106,6 +108,7 @@ class Engine:
         self._is_closing = False
         self.has_left_attempts = False
         self.bus_work: Callable[[Commit], None] = lambda _commit: None
+        self.leases_changed: Callable[[Sequence[LeaseKey]], None] = lambda _keys: None
 
     # --- what coordinators use ----------------------------------------------------------------------------------------
 
@@ -149,6 +152,17 @@ class Engine:
                 raise ManifestMissingError(manifest_hash)
             program = self.add_program(record)
         return program
+
+    async def programs(self, state: RunState) -> tuple[Program, dict[str, Program]]:
+        """What a run carries out, and what it may start by manifest hash. Raises ManifestMissingError."""
+        program = await self.program(state.manifest_hash)
+        library = {digest: await self.program(digest) for digest in state.definitions.values()}
+        return program.carried_out_by(state.body), library
+
+    def loaded_programs(self, started: RunStarted) -> tuple[Program, dict[str, Program]]:
+        """As `programs`, of a run that starts: whoever starts it has had them just before."""
+        library = {digest: self.loaded_program(digest) for digest in started.definitions.values()}
+        return self.loaded_program(started.manifest_hash), library
 
     def loaded_program(self, manifest_hash: str) -> Program:
         """A program that `program` or `add_program` gave before."""
@@ -216,11 +230,18 @@ class Engine:
         self.spawn(self._store_result(result))
 
     def sent_with(self, commit: Commit) -> None:
-        """Events, signals, waits and digests of a commit are durable: bring them to whom they concern."""
-        for sent in commit.sent:
-            self.wake(sent.run_id, reissues=False)
+        """What a commit says to others is durable: bring it to whom it concerns."""
+        asked = (control.run_id for control in commit.sent_controls)
+        for run_id in dict.fromkeys((*(sent.run_id for sent in commit.sent), *asked)):
+            self.wake(run_id, reissues=False)
+        if any(new.start.key is not None for new in commit.new_runs):
+            self.wake(commit.run_id, reissues=False)  # it may have been told that a key is taken
         if commit.published or commit.waits or commit.digests:
             self.bus_work(commit)
+
+    def begin(self, begun: RunBegun) -> None:
+        """A run that a commit has started is durable: carry it out here, with its state at hand."""
+        self.tell(begun.state.run_id, begun)
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot, beside the work. It is a cache: failing to is only logged."""

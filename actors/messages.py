@@ -1,11 +1,15 @@
 """What actors tell each other."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from ductor.definitions.policies import Timeouts
+from ductor.definitions.program import Program
 from ductor.definitions.values import JsonValue
 from ductor.journal.commit import CommitAnswer, Payload
 from ductor.journal.events import AttemptFinished, Message
+from ductor.journal.state import RunState
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -14,6 +18,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         token: the attempt's name (`journal.ids.attempt_token`), also the handler's idempotency key.
         attempt: number within the round, from 1; `iteration` is the round of `repeat`, from 0.
+        lease_fence: of the step's lease, or of its run's where the step has none; 0 without a lease.
         total_deadline_us: when `timeouts.total_ms` of the round is over; None without one.
         is_redelivery: the attempt was dispatched before, by an earlier life of this or another host.
         is_replay: the handler is called for somebody who looks; the run neither knows nor gets the result.
@@ -33,6 +38,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     priority: int
     timeouts: Timeouts
     dispatched_at_us: int
+    lease_fence: int = 0
     total_deadline_us: int | None = None
     is_redelivery: bool = False
     is_replay: bool = False
@@ -57,6 +63,18 @@ class Wake(msgspec.Struct, frozen=True):
     """
 
     reissues: bool = True
+
+
+class RunBegun(msgspec.Struct, frozen=True):
+    """A run that another one of this host has started, as its first row has it: nothing needs to be read.
+
+    Attributes:
+        program: what it carries out; library: of the definitions that it may start, by manifest hash.
+    """
+
+    state: RunState
+    program: Program
+    library: Mapping[str, Program]
 
 
 class MessageArrived(msgspec.Struct, frozen=True):

@@ -11,8 +11,8 @@ from ductor.actors.steps.gather import GatherBehaviour
 from ductor.actors.steps.human_loop import HumanLoopBehaviour
 from ductor.actors.steps.interaction import InteractionBehaviour
 from ductor.actors.steps.rule import RuleBehaviour
-from ductor.actors.steps.subworkflow import SubworkflowBehaviour
 from ductor.actors.steps.scatter import ScatterBehaviour
+from ductor.actors.steps.subworkflow import SubworkflowBehaviour
 from ductor.actors.steps.task import TaskBehaviour
 from ductor.actors.steps.transform import TransformBehaviour
 from ductor.actors.steps.wait import WaitBehaviour

@@ -96,6 +96,8 @@ def compute(
     if inputs.started is not None:
         tick.emit(inputs.started)
         hear_events_of_handlers(tick)
+    elif state.version == 1 and state.status == "pending":
+        hear_events_of_handlers(tick)  # whoever wrote the first row decided nothing
     if inputs.control is not None:
         refusal = apply_control(tick, inputs.control)
         disposition = ControlDisposition(inputs.control.request_id, "refused" if refusal else "applied", refusal)
@@ -160,6 +162,8 @@ def _take_in(tick: Tick, inputs: TickInputs) -> list[Message]:
                 absorb(tick, one.message)
             elif isinstance(one, ChildReported):
                 apply_report(tick, one)
+            else:
+                tick.emit(one)
         return []
     timers = tick.state.timers
     room = MAX_INPUTS_PER_TICK
