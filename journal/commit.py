@@ -32,6 +32,8 @@ class HeadStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     root_run_id: str | None = None
     chain_run_id: str | None = None
     iteration: int = 0
+    successor_run_id: str | None = None
+    compensated: Compensated = ""
     search_attributes: JsonObject = msgspec.field(default_factory=dict)
     ended_at_us: int | None = None
     error_type: str | None = None
@@ -147,8 +149,8 @@ class SentMessage(msgspec.Struct, frozen=True):
 
 
 class SentControl(msgspec.Struct, frozen=True, kw_only=True):
-    """A control for another run, written with this commit, as far as that run is open (of a `compensate`: ended) and
-    has no control of this id."""
+    """A control for another run, written with this commit, as far as that run is open (of a `compensate`: open or ended)
+    and has no control of this id."""
 
     run_id: str
     request_id: str

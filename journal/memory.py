@@ -31,9 +31,9 @@ from ductor.journal.commit import (
 from ductor.journal.errors import OverloadedError
 from ductor.journal.memory_bulk_controls import MemoryBulkControls
 from ductor.journal.memory_bus import MemoryBus
-from ductor.journal.memory_forwarding import MemoryForwarding
 from ductor.journal.memory_definitions import DefinitionRows
 from ductor.journal.memory_digests import MemoryDigests
+from ductor.journal.memory_forwarding import MemoryForwarding
 from ductor.journal.memory_leases import MemoryLeases
 from ductor.journal.memory_rows import RunRows, poison_in
 from ductor.journal.memory_transfer import MemoryTransfer
@@ -63,7 +63,7 @@ DEFAULT_QUEUE_LIMIT = 10_000
 
 
 class MemoryStore(
-    MemoryDigests, MemoryLeases, MemoryChildren, MemoryBus, MemoryTriggers, MemoryBulkControls, MemoryTransfer
+    MemoryDigests, MemoryLeases, MemoryForwarding, MemoryBus, MemoryTriggers, MemoryBulkControls, MemoryTransfer
 ):
     """See the module's docstring.
 
@@ -466,4 +466,5 @@ def _fits(head: Head, which: RunFilter) -> bool:
         and which.parent_run_id in {None, head.parent_run_id}
         and which.root_run_id in {None, head.root_run_id}
         and (not which.statuses or head.status in which.statuses)
+        and not (which.hides_continued and head.status == "continued")
     )

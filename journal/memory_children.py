@@ -81,7 +81,7 @@ class MemoryChildren(MemoryMessages):
             run = self._runs.get(control.run_id)
             if run is None or run.head.tenant != sender.head.tenant or control.request_id in run.controls:
                 continue
-            if run.is_continued or run.is_closed == (control.kind == "compensate"):
+            if run.is_continued or not run.is_closed or control.kind == "compensate":
                 run.add_control(
                     Control(
                         run_id=control.run_id,

@@ -180,8 +180,8 @@ class MemoryMessages(MemoryChains):
             by=event.source,
         )
         delivered = []
-        for run_id in sorted(set(run_ids)):
-            asked = self._runs.get(run_id)
+        for asked_run_id in sorted(set(run_ids)):
+            asked = self._runs.get(asked_run_id)
             run = None if asked is None else self._latest_run(asked)
             if run is None or run.is_closed or run.head.tenant != event.tenant:
                 continue

@@ -127,6 +127,7 @@ class RunRows:
                 ended_at_us=commit.head.ended_at_us,
                 error_type=commit.head.error_type,
                 successor_run_id=commit.head.successor_run_id,
+                compensated=commit.head.compensated,
                 updated_at_us=commit.at_us,
             )
         return transition
@@ -256,5 +257,6 @@ def _stored_head(run_id: str, start: HeadStart, updated_at_us: int) -> Head:
         chain_run_id=start.chain_run_id,
         iteration=start.iteration,
         successor_run_id=start.successor_run_id,
+        compensated=start.compensated,
         error_type=start.error_type,
     )

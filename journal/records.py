@@ -7,7 +7,7 @@ import msgspec
 
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.commit import EventWait, InboxItem, Payload
-from ductor.journal.events import ControlKind, ErrorInfo, Message, PayloadRef, RunStatus
+from ductor.journal.events import Compensated, ControlKind, ErrorInfo, Message, PayloadRef, RunStatus
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +36,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         chain_run_id: the first run of its chain, of one that continues another one; `iteration` counts from 0 there.
         successor_run_id: the run that continues this one.
+        compensated: what became of its undos, as in `run_ended`.
     """
 
     run_id: str
@@ -53,6 +54,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     chain_run_id: str | None = None
     iteration: int = 0
     successor_run_id: str | None = None
+    compensated: Compensated = ""
     error_type: str | None = None
     search_attributes: JsonObject = msgspec.field(default_factory=dict)
 
@@ -221,6 +223,8 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         parent_run_id: only the runs that this one has started.
         root_run_id: only the runs below this one, at any depth; not itself.
+        shows_continued: also runs that another one continues; without it a chain shows its latest run alone. Who asks
+            for `statuses` gets what he asks for.
     """
 
     tenant: str | None = None
@@ -230,6 +234,12 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     root_run_id: str | None = None
     before_run_id: str | None = None
     limit: int = 50
+    shows_continued: bool = False
+
+    @property
+    def hides_continued(self) -> bool:
+        """Whether of a chain only the latest run is listed."""
+        return not self.shows_continued and not self.statuses
 
 
 class FeedPosition(msgspec.Struct, frozen=True, order=True):

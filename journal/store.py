@@ -93,6 +93,16 @@ class Store(BulkControlStore, DigestStore, LeaseStore, TransferStore, Protocol):
         """Read a run's head."""
         ...
 
+    async def latest_of_chain(self, run_id: str) -> str | None:
+        """The run that carries on what this one began: itself, or the latest one that continues it. None when the run
+        does not exist."""
+        ...
+
+    async def chain(self, run_id: str, *, after_iteration: int = -1, limit: int = 1_000) -> Sequence[Head]:
+        """The runs of the chain that this one belongs to, in order; a run that continues nothing and is not continued
+        is a chain by itself."""
+        ...
+
     async def heads(self, which: RunFilter) -> Sequence[Head]:
         """List runs, newest first."""
         ...
@@ -114,8 +124,9 @@ class Store(BulkControlStore, DigestStore, LeaseStore, TransferStore, Protocol):
         ...
 
     async def request_control(self, control: Control, *, tenant: str | None = None) -> ControlReceipt | None:
-        """Store a request durably, idempotent by (run_id, request_id). None when the run does not exist (or is another
-        tenant's). A closed run refuses everything but a redrive, and the refusal says so. Raises ValueRefusedError."""
+        """Store a request durably, idempotent by (chain of the run, request_id). None when the run does not exist (or
+        is another tenant's). A closed run refuses everything but a redrive, and the refusal says so; of a run that
+        another one continues the latest one is asked. Raises ValueRefusedError."""
         ...
 
     async def control(self, run_id: str, request_id: str) -> Control | None:
@@ -129,12 +140,13 @@ class Store(BulkControlStore, DigestStore, LeaseStore, TransferStore, Protocol):
     async def send_message(
         self, run_id: str, message: Message, payloads: Sequence[Payload] = (), *, tenant: str | None = None
     ) -> MessageReceipt | None:
-        """Store a message for a run, idempotent by (run_id, id); time and position are the store's. None when the run
-        does not exist (or is another tenant's). Refused: the run has ended, or `MAX_UNCONSUMED_MESSAGES` of it wait."""
+        """Store a message for a run, idempotent by (chain of the run, id); time and position are the store's. What is
+        sent to a run that another one continues goes to the latest one. None when the run does not exist (or is another
+        tenant's). Refused: the run has ended, or `MAX_UNCONSUMED_MESSAGES` of it wait."""
         ...
 
     async def message_receipt(self, run_id: str, message_id: str) -> MessageReceipt | None:
-        """What became of a message (verdict `duplicate`: it is there)."""
+        """What became of a message (verdict `duplicate`: it is there), in whichever run of the chain it is now."""
         ...
 
     async def inbox(

@@ -95,7 +95,7 @@ c.claimed_key IS NULL
         AND ({is_just_started} (r.tenant = coalesce(s.tenant,
                 (SELECT h.tenant FROM ductor.eec_workflow_run h WHERE h.run_id = s.sender_run_id))
             AND (r.status = 'continued'  -- it passes it on
-                OR (r.status IN ('pending', 'running', 'waiting', 'paused')) = (s.kind <> 'compensate'))))
+                OR r.status IN ('pending', 'running', 'waiting', 'paused') OR s.kind = 'compensate')))
     ORDER BY s.run_id, s.request_id
     ON CONFLICT (run_id, request_id) DO NOTHING
 )

@@ -22,5 +22,8 @@ r.parent_run_id = :parent_run_id::uuid
 -- name: root_run_id
 r.root_run_id = :root_run_id::uuid
 
+-- name: not_continued
+r.status <> 'continued'
+
 -- name: before_run_id
 r.run_id < :before_run_id::uuid

@@ -21,8 +21,9 @@ class Inputs:
     _database: Database
 
     async def request_control(self, control: Control, *, tenant: str | None = None) -> ControlReceipt | None:
-        """Store a request durably, idempotent by (run_id, request_id). None when the run does not exist (or is another
-        tenant's). A closed run refuses everything but a redrive, and the refusal says so."""
+        """Store a request durably, idempotent by (chain of the run, request_id). None when the run does not exist (or
+        is another tenant's). A closed run refuses everything but a redrive, and the refusal says so; of a run that
+        another one continues the latest one is asked."""
         checked_key(control.request_id, "request_id")
         checked_value(control.arguments, "arguments")
         if not is_run_id(control.run_id):
@@ -40,13 +41,14 @@ class Inputs:
         )
         if row is None:
             return None
+        run_id = row["present_run_id"] or row["run_id"]
         if row["is_accepted"]:
-            return ControlReceipt(request_id=control.request_id, verdict="accepted")
-        if not row["is_present"] and row["status"] in TERMINAL_RUN_STATUSES and control.kind != "redrive":
+            return ControlReceipt(request_id=control.request_id, verdict="accepted", run_id=run_id)
+        if row["present_run_id"] is None and row["status"] in TERMINAL_RUN_STATUSES and control.kind != "redrive":
             reason = closed_reason(row["status"])
-            return ControlReceipt(request_id=control.request_id, verdict="refused", reason=reason)
+            return ControlReceipt(request_id=control.request_id, verdict="refused", reason=reason, run_id=run_id)
         # present already, or inserted by somebody else while this statement ran
-        return ControlReceipt(request_id=control.request_id, verdict="duplicate")
+        return ControlReceipt(request_id=control.request_id, verdict="duplicate", run_id=run_id)
 
     async def control(self, run_id: str, request_id: str) -> Control | None:
         """A request and what became of it."""

@@ -124,16 +124,22 @@ async def _send(
     if not rows:
         return None
     row = rows[0]
+    receiver = row["run_id"]
     if row["accepted_position"] is not None:
         return MessageReceipt(
-            message_id=message.id, verdict="accepted", position=row["accepted_position"], at_us=row["accepted_at_us"]
+            message_id=message.id,
+            verdict="accepted",
+            position=row["accepted_position"],
+            at_us=row["accepted_at_us"],
+            run_id=receiver,
         )
     if row["position"] is not None:
         return _duplicate(message.id, row)
     if row["status"] in TERMINAL_RUN_STATUSES:
-        return MessageReceipt(message_id=message.id, verdict="refused", reason=closed_reason(row["status"]))
+        reason = closed_reason(row["status"])
+        return MessageReceipt(message_id=message.id, verdict="refused", reason=reason, run_id=receiver)
     if row["is_full"]:
-        return MessageReceipt(message_id=message.id, verdict="refused", reason=FULL_INBOX)
+        return MessageReceipt(message_id=message.id, verdict="refused", reason=FULL_INBOX, run_id=receiver)
     # stored by somebody else while this statement ran
     return await _receipt(fetch, run_id, message.id)
 
@@ -151,4 +157,5 @@ def _duplicate(message_id: str, row: Record) -> MessageReceipt:
         at_us=row["at_us"],
         disposition=row["disposition"],
         version=row["applied_version"],
+        run_id=row["present_run_id"],
     )

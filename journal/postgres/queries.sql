@@ -56,24 +56,51 @@ ON CONFLICT (run_id, fold_revision) DO UPDATE SET version = EXCLUDED.version, st
 WHERE s.version < EXCLUDED.version
 
 -- name: request_control
-WITH run AS (
-    SELECT status FROM ductor.eec_workflow_run
+-- What is asked of a run that another one continues is asked of the latest of the chain.
+WITH given AS (
+    SELECT run_id, coalesce(chain_run_id, run_id) AS chain_run_id, status FROM ductor.eec_workflow_run
     WHERE run_id = :run_id::uuid AND (:tenant::text IS NULL OR tenant = :tenant::text)
 ),
+run AS (
+    SELECT r.run_id, r.status, r.chain_run_id FROM given g JOIN ductor.eec_workflow_run r ON r.run_id = CASE
+        WHEN g.status <> 'continued' THEN g.run_id
+        ELSE (SELECT c.latest_run_id FROM ductor.eec_run_chain c WHERE c.chain_run_id = g.chain_run_id) END
+),
 present AS (
-    SELECT request_id FROM ductor.eec_workflow_control WHERE run_id = :run_id::uuid AND request_id = :request_id::text
+    SELECT request_id, run_id FROM ductor.eec_workflow_control
+    WHERE request_id = :request_id::text AND run_id = ANY (ARRAY[:run_id::uuid, (SELECT run_id FROM run),
+        (SELECT i.run_id FROM run JOIN ductor.eec_chain_input i
+         ON i.chain_run_id = run.chain_run_id AND i.kind = 'control' AND i.input_id = :request_id::text)])
+    ORDER BY disposition = 'forwarded' LIMIT 1
 ),
 accepted AS (
     INSERT INTO ductor.eec_workflow_control (run_id, request_id, kind, arguments, by, requested_at_us)
-    SELECT :run_id::uuid, :request_id::text, :kind::text, :arguments::json, :by::text,
+    SELECT run.run_id, :request_id::text, :kind::text, :arguments::json, :by::text,
         coalesce(nullif(:requested_at_us::bigint, 0), ductor.eec_now_us())
     FROM run WHERE (run.status <> ALL (:terminal::text[]) OR :kind::text = 'redrive') AND (SELECT request_id FROM present) IS NULL
     ON CONFLICT (run_id, request_id) DO NOTHING
     RETURNING request_id
 )
-SELECT run.status, (SELECT request_id FROM present) IS NOT NULL AS is_present,
+SELECT run.status, run.run_id::text, (SELECT run_id FROM present)::text AS present_run_id,
     (SELECT request_id FROM accepted) IS NOT NULL AS is_accepted
 FROM run
+
+-- name: latest_of_chain
+SELECT coalesce(c.latest_run_id, r.run_id)::text FROM ductor.eec_workflow_run r
+LEFT JOIN ductor.eec_run_chain c ON c.chain_run_id = coalesce(r.chain_run_id, r.run_id)
+WHERE r.run_id = :run_id::uuid
+
+-- name: chain
+WITH given AS (
+    SELECT coalesce(chain_run_id, run_id) AS chain_run_id FROM ductor.eec_workflow_run WHERE run_id = :run_id::uuid
+)
+SELECT text FROM (
+    SELECT r.iteration, row_to_json(r)::text AS text FROM given g JOIN ductor.eec_workflow_run r ON r.run_id = g.chain_run_id
+    WHERE r.iteration > :after_iteration::integer
+    UNION ALL
+    (SELECT r.iteration, row_to_json(r)::text FROM given g JOIN ductor.eec_workflow_run r ON r.chain_run_id = g.chain_run_id
+     WHERE r.iteration > :after_iteration::integer ORDER BY r.iteration LIMIT :limit::integer)
+) AS c ORDER BY iteration LIMIT :limit::integer
 
 -- name: control
 SELECT row_to_json(c)::text FROM ductor.eec_workflow_control c

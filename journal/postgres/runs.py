@@ -39,6 +39,13 @@ class Runs:
         row = await self._database.fetch_row("latest_of_chain", run_id=run_id)
         return None if row is None else str(row[0])
 
+    async def chain(self, run_id: str, *, after_iteration: int = -1, limit: int = 1_000) -> Sequence[Head]:
+        """The runs of the chain that this one belongs to, in order."""
+        if not is_run_id(run_id):
+            return []
+        rows = await self._database.fetch("chain", run_id=run_id, after_iteration=after_iteration, limit=limit)
+        return [decode_head(row[0]) for row in rows]
+
     async def heads(self, which: RunFilter) -> Sequence[Head]:
         """List runs, newest first."""
         values = {
@@ -50,7 +57,8 @@ class Runs:
             "before_run_id": which.before_run_id,
         }
         conditions = {name: value for name, value in values.items() if value is not None}
-        statement = heads_statement(frozenset(conditions))
+        names = frozenset(conditions) | ({"not_continued"} if which.hides_continued else frozenset())
+        statement = heads_statement(names)
         rows = await self._database.fetch_statement("heads", statement, {**conditions, "limit": which.limit})
         return [decode_head(row[0]) for row in rows]
 

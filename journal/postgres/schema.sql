@@ -38,12 +38,14 @@ CREATE TABLE ductor.eec_workflow_run (
     iteration integer NOT NULL DEFAULT 0,
     successor_run_id uuid,
     parent_node text NOT NULL DEFAULT '',
+    -- what became of its undos: empty where it undid nothing, true, or partial
+    compensated text NOT NULL DEFAULT '',
     CONSTRAINT eec_workflow_run_tenant CHECK (octet_length(tenant) <= 255),
     CONSTRAINT eec_workflow_run_definition CHECK (octet_length(definition) <= 255),
     CONSTRAINT eec_workflow_run_key CHECK (octet_length(key) <= 255)
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE ductor.eec_workflow_run IS 'The head of each run: what people filter by.';
-CREATE INDEX eec_workflow_run_of_chain ON ductor.eec_workflow_run (chain_run_id, run_id) WHERE chain_run_id IS NOT NULL;
+CREATE INDEX eec_workflow_run_of_chain ON ductor.eec_workflow_run (chain_run_id, iteration) WHERE chain_run_id IS NOT NULL;
 CREATE INDEX eec_workflow_run_by_definition ON ductor.eec_workflow_run (tenant, definition, run_id);
 CREATE INDEX eec_workflow_run_to_recover ON ductor.eec_workflow_run (run_id) WHERE status IN ('pending', 'running');
 CREATE INDEX eec_workflow_run_open ON ductor.eec_workflow_run (tenant, definition, run_id)

@@ -38,18 +38,28 @@ SELECT 'message', m.run_id::text, m.position,
 FROM messages m
 
 -- name: send_message
--- The bound counts what the statement sees; `OFFSET` stops at it, however many there are.
-WITH run AS (
-    SELECT run_id, status FROM ductor.eec_workflow_run
+-- The bound counts what the statement sees; `OFFSET` stops at it, however many there are. What is sent to a run that
+-- another one continues goes to the latest of the chain, and its id is unique in all of the chain.
+WITH given AS (
+    SELECT run_id, coalesce(chain_run_id, run_id) AS chain_run_id, status FROM ductor.eec_workflow_run
     WHERE run_id = :run_id::uuid AND (:tenant::text IS NULL OR tenant = :tenant::text)
 ),
+run AS (
+    SELECT r.run_id, r.status, r.chain_run_id FROM given g JOIN ductor.eec_workflow_run r ON r.run_id = CASE
+        WHEN g.status <> 'continued' THEN g.run_id
+        ELSE (SELECT c.latest_run_id FROM ductor.eec_run_chain c WHERE c.chain_run_id = g.chain_run_id) END
+),
 present AS (
-    SELECT position, at_us, disposition, applied_version FROM ductor.eec_workflow_signal
-    WHERE run_id = :run_id::uuid AND message_id = :message_id::text
+    SELECT run_id, position, at_us, disposition, applied_version FROM ductor.eec_workflow_signal
+    WHERE message_id = :message_id::text AND run_id = ANY (ARRAY[:run_id::uuid, (SELECT run_id FROM run),
+        (SELECT i.run_id FROM run JOIN ductor.eec_chain_input i
+         ON i.chain_run_id = run.chain_run_id AND i.kind = 'message' AND i.input_id = :message_id::text)])
+    ORDER BY disposition = 'forwarded' LIMIT 1
 ),
 beyond AS (
     SELECT m.run_id FROM ductor.eec_workflow_signal m
-    WHERE m.run_id = :run_id::uuid AND m.kind IN ('signal', 'vote', 'case', 'reply', 'digest') AND m.disposition IN ('', 'buffered')
+    WHERE m.run_id = (SELECT run_id FROM run) AND m.kind IN ('signal', 'vote', 'case', 'reply', 'digest')
+        AND m.disposition IN ('', 'buffered')
     OFFSET :bound::integer - 1 LIMIT 1
 ),
 accepted AS (
@@ -70,13 +80,20 @@ payloads AS (
     ON CONFLICT (run_id, hash) DO NOTHING
 )
 SELECT run.status, (SELECT run_id FROM beyond) IS NOT NULL AS is_full,
-    a.position AS accepted_position, a.at_us AS accepted_at_us,
-    p.position, p.at_us, p.disposition, p.applied_version
+    run.run_id::text, a.position AS accepted_position, a.at_us AS accepted_at_us,
+    p.run_id::text AS present_run_id, p.position, p.at_us, p.disposition, p.applied_version
 FROM run LEFT JOIN accepted a ON true LEFT JOIN present p ON true
 
 -- name: message_receipt
-SELECT position, at_us, disposition, applied_version FROM ductor.eec_workflow_signal
-WHERE run_id = :run_id::uuid AND message_id = :message_id::text
+-- Where the run was continued the message may be with another run of the chain.
+SELECT run_id::text AS present_run_id, position, at_us, disposition, applied_version FROM ductor.eec_workflow_signal
+WHERE message_id = :message_id::text AND run_id = ANY (ARRAY[:run_id::uuid,
+    (SELECT i.run_id FROM ductor.eec_workflow_run r JOIN ductor.eec_chain_input i
+     ON i.chain_run_id = coalesce(r.chain_run_id, r.run_id) AND i.kind = 'message' AND i.input_id = :message_id::text
+     WHERE r.run_id = :run_id::uuid),
+    (SELECT c.latest_run_id FROM ductor.eec_workflow_run r JOIN ductor.eec_run_chain c
+     ON c.chain_run_id = coalesce(r.chain_run_id, r.run_id) WHERE r.run_id = :run_id::uuid)])
+ORDER BY disposition = 'forwarded' LIMIT 1
 
 -- name: deliver_event
 -- `OFFSET 0` has the heads looked up by id: an index by tenant or status would lead through all of the tenant's runs.
@@ -91,9 +108,15 @@ WITH delivered AS (
             THEN '' ELSE 'undelivered' END
     FROM unnest(:run_ids::uuid[]) AS w (run_id)
     CROSS JOIN LATERAL (
-        SELECT h.run_id, h.tenant, h.status FROM ductor.eec_workflow_run h WHERE h.run_id = w.run_id OFFSET 0
+        SELECT h.run_id, h.tenant, h.status, h.chain_run_id FROM ductor.eec_workflow_run h
+        WHERE h.run_id = coalesce((SELECT c.latest_run_id FROM ductor.eec_workflow_run g JOIN ductor.eec_run_chain c
+            ON c.chain_run_id = coalesce(g.chain_run_id, g.run_id)
+            WHERE g.run_id = w.run_id AND g.status = 'continued'), w.run_id)
+        OFFSET 0
     ) r
     WHERE r.tenant = :tenant::text AND r.status IN ('pending', 'running', 'waiting', 'paused')
+        AND (r.chain_run_id IS NULL OR (SELECT i.run_id FROM ductor.eec_chain_input i
+            WHERE i.chain_run_id = r.chain_run_id AND i.kind = 'message' AND i.input_id = :message_id::text) IS NULL)
     ORDER BY r.run_id
     ON CONFLICT (run_id, message_id) DO NOTHING
     RETURNING run_id, disposition
