@@ -13,7 +13,7 @@ from ductor.definitions.steps.step import WorkerStep
 from ductor.journal.chain import link
 from ductor.journal.codec import decode_value, encode_events
 from ductor.journal.commit import AttemptDisposition, Commit, HeadStart, HeadUpdate, NewRun, TimerUpdate
-from ductor.journal.events import AttemptFinished
+from ductor.journal.events import AttemptFinished, RunEnded
 from ductor.journal.fold import finish_row, fold_row
 from ductor.journal.ids import attempt_token
 from ductor.journal.records import AttemptRow
@@ -49,7 +49,7 @@ def commit_of(
         events=events,
         hash=chain_hash,
         start=_head_start(state) if version == 1 else None,
-        head=_head_update(state) if version > 1 and state.status != head_status else None,
+        head=_head_update(state) if version > 1 and _changes_head(state, payload, head_status) else None,
         timer=TimerUpdate(due_at_us) if version and due_at_us != stored_due_us else None,
         payloads=tuple(payload.payloads),
         controls=() if payload.control is None else (payload.control,),
@@ -186,10 +186,16 @@ def _head_start(state: RunState) -> HeadStart:
         chain_run_id=state.chain_run_id,
         iteration=state.iteration,
         successor_run_id=state.successor_run_id,
+        compensated=state.compensated,
         search_attributes=state.search_attributes,
         ended_at_us=state.ended_at_us or None,
         error_type=state.error.type if state.error is not None else None,
     )
+
+
+def _changes_head(state: RunState, payload: TickPayload, head_status: str) -> bool:
+    """Whether people see another run than before. A run that is reopened and ends again in one row may end as before."""
+    return state.status != head_status or type(payload.events[-1]) is RunEnded
 
 
 def _head_update(state: RunState) -> HeadUpdate:
@@ -198,6 +204,7 @@ def _head_update(state: RunState) -> HeadUpdate:
         ended_at_us=state.ended_at_us or None,
         error_type=state.error.type if state.error is not None else None,
         successor_run_id=state.successor_run_id,
+        compensated=state.compensated,
     )
 
 

@@ -91,6 +91,12 @@ class TaskContext:
         return self._assignment.token
 
     @property
+    def lease_fence(self) -> int:
+        """A number that grows whenever the lease of the step, or else of its run, goes to somebody: what the lease
+        guards can refuse whoever comes with a smaller one than it has seen. 0 without a lease."""
+        return self._assignment.lease_fence
+
+    @property
     def is_redelivery(self) -> bool:
         """Whether the attempt was dispatched before, and may have begun or even ended there."""
         return self._assignment.is_redelivery

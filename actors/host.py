@@ -24,6 +24,7 @@ from ductor.actors.client import Client
 from ductor.actors.digests import Digests
 from ductor.actors.engine import Engine, EngineOptions
 from ductor.actors.errors import HostStoppedError
+from ductor.actors.leases import Leases
 from ductor.actors.start import DEFAULT_TENANT
 from ductor.actors.sweeper import Sweeper
 from ductor.actors.tasks import TaskRegistry
@@ -142,10 +143,16 @@ class EngineHost(Client):
 
         self.bus = EventBus(self.store, triggers, wake)
         digests = Digests(self.store, self.clock, wake=wake, spawn=engine.spawn)
+
+        def lease_granted(run_id: str, message: Message) -> None:
+            engine.message_stored(run_id, message, None)
+
+        leases = Leases(self.store, told=lease_granted, spawn=engine.spawn)
+        engine.leases_changed = leases.changed
         sweeper = Sweeper(engine, record, sweep_ms=self.options.sweep_ms, heartbeat_ms=self.options.heartbeat_ms)
         bulk = BulkCarrier(self.store, wake)
         sweeper.always = (triggers.fire_schedules,)
-        sweeper.in_turns = (self._sweep_bus, digests.sweep, bulk.sweep)
+        sweeper.in_turns = (self._sweep_bus, digests.sweep, leases.sweep, bulk.sweep)
         self._engine, self._sweeper, self._digests = engine, sweeper, digests
         engine.bus_work = self._bus_work
         await sweeper.start(takes_over=await self._bury_dead_neighbours())

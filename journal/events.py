@@ -139,6 +139,7 @@ class RunStarted(Event, frozen=True, tag="run_started"):
             once, when the root run starts.
         chain_run_id: the first run of the chain that continue-as-new makes; None for one that continues nothing.
         open_children: children of the run before in the chain that may still be under way.
+        lease_key, lease_fence: of the definition's lease, handed on by the run before in the chain.
     """
 
     tenant: str
@@ -165,6 +166,8 @@ class RunStarted(Event, frozen=True, tag="run_started"):
     definitions: dict[str, str] = msgspec.field(default_factory=dict)
     chain_run_id: str | None = None
     open_children: tuple[OpenChild, ...] = ()
+    lease_key: str = ""
+    lease_fence: int = 0
 
 
 class AttemptFinished(Event, frozen=True, tag="attempt_finished"):

@@ -160,7 +160,7 @@ class MemoryLeases(MemoryMessages):
             id=message_id(holder.node, holder.fence),
             kind="lease",
             node=holder.node,
-            payload={"fence": holder.fence, "generation": holder.generation},
+            payload={"run_id": holder.run_id, "fence": holder.fence, "generation": holder.generation},
         )
         receipt = self._add_message(holder.run_id, message, self._clock.now_us(), is_delivered=True)
         stored = msgspec.structs.replace(message, position=receipt.position, at_us=receipt.at_us)

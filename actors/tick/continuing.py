@@ -180,6 +180,8 @@ def _successor(tick: Tick, request_id: str) -> StartedRun:
         definitions=state.definitions,
         chain_run_id=state.chain_run_id or state.run_id,
         open_children=tuple(OpenChild(run_id=run_id, node=node) for run_id, node in state.open_children.items()),
+        lease_key=state.lease_key,
+        lease_fence=state.lease_fence,
     )
     ref = state.trigger_ref
     payloads = () if ref is None else (Payload(ref.hash, encode_value(state.value(None, ref))),)

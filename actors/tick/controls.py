@@ -65,7 +65,7 @@ def _resume(tick: Tick, control: ControlReceived) -> str:
     tick.emit(control)
     end_pause(tick)
     for ref in list(state.open_nodes):
-        if state.nodes[ref].status == "waiting":
+        if state.nodes[ref].status == "waiting" and state.nodes[ref].waiting != "lease":
             node = tick.program.node(ref)
             BEHAVIOURS[node.step.type_name].on_resume(tick, node)
     return ""

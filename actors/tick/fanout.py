@@ -20,6 +20,7 @@ Invariants:
 """
 
 from ductor.actors.steps import BEHAVIOURS
+from ductor.actors.tick.leasing import asks_for_lease
 from ductor.actors.tick.settle import expression_failure, fail, succeed, withdraw_children
 from ductor.actors.tick.working import Tick
 from ductor.definitions.expressions import ExpressionError
@@ -84,7 +85,8 @@ def _start_child(tick: Tick, scatter: ProgramNode, index: int) -> None:
     child = tick.program.node(f"{scatter.ref}[{index}]")
     tick.starts += 1
     try:
-        BEHAVIOURS[child.step.type_name].start(tick, child)
+        if not asks_for_lease(tick, child):
+            BEHAVIOURS[child.step.type_name].start(tick, child)
     except (ExpressionError, ValueRefusedError) as error:
         fail(tick, child, expression_failure(error))
     fanout = tick.state.nodes[scatter.ref].fanout

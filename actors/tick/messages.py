@@ -19,6 +19,7 @@ from ductor.actors.steps import BEHAVIOURS
 from ductor.actors.tick.activation import StateActivation, message_value
 from ductor.actors.tick.closing import begin_closing
 from ductor.actors.tick.event_waits import heard_since_us
+from ductor.actors.tick.leasing import absorb_grant
 from ductor.actors.tick.reports import absorb_report
 from ductor.actors.tick.settle import expression_failure, fail, withdraw
 from ductor.actors.tick.working import Tick
@@ -65,6 +66,8 @@ def absorb(tick: Tick, message: Message) -> None:
     state = tick.state
     if message.kind == "child":
         absorb_report(tick, message)
+    elif message.kind == "lease":
+        absorb_grant(tick, message)
     elif state.is_terminal or state.closing is not None:
         _dispose(tick, message, "undelivered")
     elif message.kind in ANSWERS:
@@ -91,6 +94,7 @@ def _absorb_answer(tick: Tick, message: Message) -> None:
     if (
         node is not None
         and node.status == "waiting"
+        and node.waiting != "lease"
         and tick.program.nodes[message.node].step.type_name == ANSWERS[message.kind]
         and len(node.messages) < MAX_MESSAGES_PER_NODE
     ):

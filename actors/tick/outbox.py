@@ -35,7 +35,7 @@ class Outbox(msgspec.Struct):
         waits, inbox, digests: rows of nodes that park, by (node, index) and node.
         waits_gone, inbox_gone, digests_gone: nodes whose rows go.
         messages: what became of messages, by id.
-        leases, leases_gone: what nodes (`@run`: the whole run) ask for and hold no longer.
+        leases, leases_gone: what nodes (`@run`: the whole run) ask for; the keys that they ask for or hold no longer.
         forwards_to: the run that continues this one.
     """
 
@@ -51,7 +51,7 @@ class Outbox(msgspec.Struct):
     started: list[StartedRun] = msgspec.field(default_factory=list)
     controls: list[SentControl] = msgspec.field(default_factory=list)
     leases: dict[str, LeaseWait] = msgspec.field(default_factory=dict)
-    leases_gone: dict[str, None] = msgspec.field(default_factory=dict)
+    leases_gone: dict[str, str] = msgspec.field(default_factory=dict)
     forwards_to: str = ""
 
     @property
@@ -76,6 +76,9 @@ class Outbox(msgspec.Struct):
 
     def leave(self, ref: str, node: NodeState) -> None:
         """A parked node leaves: its rows go, if it can have any, or are not written in the first place."""
+        if node.lease_key:
+            self.leases.pop(ref, None)
+            self.leases_gone[ref] = node.lease_key
         if any(name.startswith(EVENT_NAME) for name in node.names):
             self.withdraw_waits(ref)
         if node.waiting in ASKING:

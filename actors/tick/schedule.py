@@ -11,6 +11,7 @@ from ductor.actors.tick.closing import advance_closing, complete
 from ductor.actors.tick.compensation import undo_next
 from ductor.actors.tick.continuing import advance_continuing, goes_another_round, makes_way, watch_length
 from ductor.actors.tick.fanout import judge_scatters, start_children
+from ductor.actors.tick.leasing import asks_for_lease, has_lease_to_start, run_waits_for_lease
 from ductor.actors.tick.messages import take_buffered
 from ductor.actors.tick.settle import expression_failure, fail, skip_by_guard, skip_dead, withdraw
 from ductor.actors.tick.working import Tick
@@ -26,6 +27,8 @@ def schedule(tick: Tick) -> None:
     state = tick.state
     watch_length(tick)
     while True:
+        if run_waits_for_lease(tick):
+            return
         has_more = _start_runnable(tick)
         if state.is_terminal:
             return
@@ -35,7 +38,7 @@ def schedule(tick: Tick) -> None:
         if state.open_nodes:
             return
         if state.closing is None:
-            if not state.nodes:
+            if not state.nodes and state.continuing is None:
                 return
             if state.continuing is not None:
                 advance_continuing(tick)
@@ -87,20 +90,26 @@ def _start_runnable(tick: Tick) -> bool:
 
 
 def _drain_agenda(tick: Tick) -> None:
-    state, nodes = tick.state, tick.program.nodes
+    state, program = tick.state, tick.program
     agenda = state.agenda
     while True:
         while state.touched:
             ref = state.touched.popleft()
-            heapq.heappush(agenda, (nodes[ref].position, ref))
+            heapq.heappush(agenda, (program.node(ref).position, ref))
         if not agenda or tick.is_full:
             return
         _, ref = heapq.heappop(agenda)
-        _look_at(tick, nodes[ref])
+        _look_at(tick, program.node(ref))
 
 
 def _look_at(tick: Tick, node: ProgramNode) -> None:
+    if node.ref not in tick.state.nodes and readiness(tick.state, node, 0, 0) is None:
+        return  # looking leaves no trace: nothing has happened to the node
     state = tick.node_state(node)
+    if has_lease_to_start(state):
+        tick.starts += 1
+        _begin(tick, node)
+        return
     if state.status != "pending":
         return
     answer = readiness(tick.state, node, state.sources_settled, state.sources_taken)
@@ -122,7 +131,14 @@ def _start(tick: Tick, node: ProgramNode) -> None:
     try:
         if node.run_if is not None and not node.run_if.evaluate_boolean(tick.activation):
             skip_by_guard(tick, node)
-            return
+        elif not asks_for_lease(tick, node):
+            _begin(tick, node)
+    except (ExpressionError, ValueRefusedError) as error:
+        fail(tick, node, expression_failure(error))
+
+
+def _begin(tick: Tick, node: ProgramNode) -> None:
+    try:
         BEHAVIOURS[node.step.type_name].start(tick, node)
         if tick.state.inbox and tick.node_state(node).names:
             take_buffered(tick, node.ref)

@@ -2,6 +2,7 @@
 
 from ductor.actors.steps import BEHAVIOURS
 from ductor.actors.tick.closing import begin_closing, close_open_nodes
+from ductor.actors.tick.leasing import lease_timed_out
 from ductor.actors.tick.settle import expression_failure, fail
 from ductor.actors.tick.working import Tick
 from ductor.definitions.expressions import ExpressionError
@@ -38,6 +39,8 @@ def fire_timer(tick: Tick, timer: TimerFired) -> None:
         _run_timed_out(tick)
     elif timer.key in (GRACE_TIMER, CONTINUE_TIMER):
         close_open_nodes(tick)
+    elif tick.state.nodes[timer.key].waiting == "lease":
+        lease_timed_out(tick, timer.key)
     else:
         node = tick.program.node(timer.key)
         try:

@@ -16,7 +16,7 @@ from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.codec import StoredValue, admitted_value
 from ductor.journal.commit import Payload
 from ductor.journal.errors import ValueRefusedError
-from ductor.journal.events import AnyEvent, NodeSettled, PayloadRef, RunContinued, RunEnded
+from ductor.journal.events import RUN_LEASE, AnyEvent, NodeSettled, PayloadRef, RunContinued, RunEnded
 from ductor.journal.fold import apply_event, begin_row
 from ductor.journal.state import NodeState, RunState
 
@@ -103,7 +103,7 @@ class Tick:
             if self.state.inbox and type(event) is RunEnded:
                 self.outbox.close(self.state)
             if self.state.lease_key and type(event) is RunEnded:  # a run that continues this one has it from now on
-                self.outbox.leases_gone[RUN_LEASE] = None
+                self.outbox.leases_gone[RUN_LEASE] = self.state.lease_key
             if any(handler.event is not None for handler in self.program.handlers):
                 self.outbox.withdraw_waits(HANDLERS)
         apply_event(self.state, event)

@@ -88,7 +88,7 @@ def _grant(row: Record) -> LeaseGrant:
         id=row["message_id"],
         kind="lease",
         node=row["node"],
-        payload={"fence": row["fence"], "generation": row["generation"]},
+        payload={"run_id": row["run_id"], "fence": row["fence"], "generation": row["generation"]},
         at_us=row["at_us"],
         position=row["position"],
     )

@@ -39,7 +39,7 @@ granted AS (
 told AS (
     INSERT INTO ductor.eec_workflow_signal (run_id, message_id, kind, name, node, payload, by, at_us)
     SELECT g.run_id, 'lease:' || g.node || ':' || g.fence, 'lease', '', g.node,
-        json_build_object('fence', g.fence, 'generation', g.generation), '', ductor.eec_now_us()
+        json_build_object('run_id', g.run_id, 'fence', g.fence, 'generation', g.generation), '', ductor.eec_now_us()
     FROM granted g
     ORDER BY g.run_id, g.node
     RETURNING run_id, message_id, position, at_us

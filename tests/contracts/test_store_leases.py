@@ -132,7 +132,7 @@ async def test_the_run_is_told_by_a_message_with_its_fence(store: Store):
     assert list(loaded.messages) == [grant.message]
     assert grant.message.id == message_id("print", entry.fence)
     assert (grant.message.kind, grant.message.node) == ("lease", "print")
-    assert grant.message.payload == {"fence": entry.fence, "generation": 3}
+    assert grant.message.payload == {"run_id": run.run_id, "fence": entry.fence, "generation": 3}
     assert grant.message.position > 0
     assert run.run_id in await store.runs_to_wake(0, 100)
 

@@ -20,7 +20,7 @@ from ductor.definitions.program import Program, load_program
 from ductor.definitions.values import JsonValue
 from ductor.journal.chain import link
 from ductor.journal.codec import decode_events, decode_value, encode_events
-from ductor.journal.commit import BusEvent, EventWait, InboxItem, SentMessage
+from ductor.journal.commit import BusEvent, EventWait, InboxItem, LeaseWait, SentMessage
 from ductor.journal.digest_store import DigestWait, message_id
 from ductor.journal.events import (
     SETTLED_NODE_STATUSES,
@@ -36,6 +36,7 @@ from ductor.journal.events import (
     TimerFired,
 )
 from ductor.journal.fold import finish_row, fold_row
+from ductor.journal.lease_store import message_id as lease_message_id
 from ductor.journal.records import Transition
 from ductor.journal.state import ASKING, RunState
 
@@ -70,6 +71,8 @@ class Driver:
         self.waits: dict[tuple[str, int], EventWait] = {}
         self.inbox: dict[str, InboxItem] = {}
         self.digests: dict[str, DigestWait] = {}
+        self.leases: dict[str, LeaseWait] = {}
+        self.fence = 0
         self.published: list[BusEvent] = []
         self.sent: list[SentMessage] = []
         self._payloads: dict[str, JsonValue] = {}
@@ -202,6 +205,18 @@ class Driver:
         id = message_id(node, self.state.reopened_count)
         return self.tick(messages=[self.message("digest", payload=told, node=node, id=id)])
 
+    def grant(self, node: str) -> TickPayload:
+        """The store makes a holder of the node that waits for a lease (`@run`: of the run)."""
+        return self.tick(messages=[self.granted(node)])
+
+    def granted(self, node: str) -> Message:
+        """What the store tells of a grant, not taken up yet."""
+        self.fence += 1
+        told: JsonValue = {
+            "run_id": self.state.run_id, "fence": self.fence, "generation": self.leases[node].generation
+        }  # fmt: skip
+        return self.message("lease", payload=told, node=node, id=lease_message_id(node, self.fence))
+
     def advance(self, seconds: float) -> TickPayload:
         """Time passes, and what is due fires."""
         self.now_us += round(seconds * SECOND_US)
@@ -271,6 +286,10 @@ class Driver:
         for ref in outbox.digests_gone:
             self.digests.pop(ref, None)
         self.digests.update(outbox.digests)
+        assert not set(outbox.leases) & set(outbox.leases_gone), "a lease is asked for and given back at once"
+        for ref in outbox.leases_gone:
+            self.leases.pop(ref, None)
+        self.leases.update(outbox.leases)
         self.published += outbox.published
         self.sent += outbox.sent
         for disposition in outbox.messages.values():
@@ -297,10 +316,15 @@ class Driver:
         asked = {ref for ref in waiting if state.nodes[ref].waiting in ASKING}
         gathered = {ref for ref in waiting if state.nodes[ref].waiting == "digest"}
         with_children = {ref for ref in waiting if state.nodes[ref].waiting == "child"}
-        assert asked | armed | gathered | with_children | {ref for ref, _ in listening} == waiting, (
+        leasing = {ref for ref in waiting if state.nodes[ref].waiting == "lease"}
+        assert asked | armed | gathered | with_children | leasing | {ref for ref, _ in listening} == waiting, (
             "a node waits for nothing"
         )
         self._check_scatters(payload)
+        places = {ref for ref in state.open_nodes if state.nodes[ref].lease_key} | (
+            {"@run"} if state.lease_key else set()
+        )
+        assert set(self.leases) == places or state.status == "continued", "a lease outlives its node, or is lost"
         assert set(self.digests) == gathered, "other nodes bring items to digests"
         hearing = {(ref, name.removeprefix("event:")) for ref, name in listening if name.startswith("event:")}
         if not state.is_terminal:
