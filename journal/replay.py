@@ -15,8 +15,8 @@ from ductor.journal.records import LoadedRun, Snapshot, Transition
 from ductor.journal.state import FOLD_REVISION, NodeState, RunState
 
 _NOT_COMPARED = frozenset({
-    "run_id", "version", "last_hash", "at_us", "nodes", "open_nodes", "running_count", "timers", "touched", "agenda", "asked_count",
-    "fanned", "filling", "gathered", "listeners", "message_position", "payloads",
+    "run_id", "version", "last_hash", "at_us", "nodes", "open_nodes", "running_count", "timers", "touched", "agenda",
+    "asked_count", "fanned", "filling", "gathered", "listeners", "message_position", "payloads",
 })  # fmt: skip
 """What differs between any two versions, is derived from the rest, or is compared part by part."""
 _BY_KEY = ("config", "context", "search_attributes", "checkpoints", "inbox")
