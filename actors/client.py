@@ -11,10 +11,12 @@ from collections.abc import Sequence
 
 from ductor.actors.bulk_controls import BulkRequests
 from ductor.actors.child_definitions import resolved_definitions
+from ductor.actors.children_of_steps import ChildrenPage, ChildStepStatus, children_page
 from ductor.actors.errors import (
     ControlRefusedError,
     DefinitionNotFoundError,
     ManifestMissingError,
+    NotAScatterError,
     RunNotFoundError,
     UnsupportedDefinitionError,
     WaitTimeoutError,
@@ -22,20 +24,22 @@ from ductor.actors.errors import (
 from ductor.actors.explain import Explanation, explain
 from ductor.actors.messaging import Messaging
 from ductor.actors.publication import places_of, publication
+from ductor.actors.reasons.leases import nodes_with_a_line
 from ductor.actors.start import DEFAULT_TENANT, checked_key, checked_run_id, first_event
 from ductor.actors.steps import RUNNABLE_TYPES
 from ductor.actors.sweeper import HOST_ALIVE_MS
 from ductor.actors.triggers import triggers_of
-from ductor.actors.views import HistoryRow, RunOutcome, RunView, Started, outcome_of, run_view
+from ductor.actors.views import HistoryRow, RunOutcome, RunView, Started, history_row, outcome_of, run_view
 from ductor.definitions.compile import Compiled
 from ductor.definitions.expressions import FunctionLibrary
 from ductor.definitions.manifest import decode_manifest
 from ductor.definitions.program import Program, load_program
+from ductor.definitions.steps.scatter import ScatterStep
 from ductor.definitions.unsupported import refuse_unsupported
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.chain import link
 from ductor.journal.clock import Clock
-from ductor.journal.codec import checked_value, decode_events, encode_events
+from ductor.journal.codec import checked_value, encode_events
 from ductor.journal.commit import (
     Appended,
     Commit,
@@ -47,6 +51,7 @@ from ductor.journal.commit import (
 )
 from ductor.journal.events import TERMINAL_RUN_STATUSES, AnyEvent, ControlKind, RunStarted, TickLimited
 from ductor.journal.ids import Ids
+from ductor.journal.lease_store import LeaseEntry, LeasePlace
 from ductor.journal.records import (
     Control,
     ControlReceipt,
@@ -119,38 +124,85 @@ class Client(Messaging, BulkRequests):
         started, payloads = first_event(
             program, run_id, now_us, trigger, tenant=tenant, key=key, definitions=definitions
         )
-        return await self._begin(run_id, now_us, started, payloads)
+        begun = await self._begin(run_id, now_us, started, payloads)
+        return begun if begun.is_new else Started(await self.latest(begun.run_id), is_new=False)
 
-    async def view(self, run_id: str, *, tenant: str | None = None) -> RunView:
-        """A run as its journal tells. Raises RunNotFoundError."""
-        loaded, record = await self._run_and_manifest(run_id, tenant)
+    async def view(self, run_id: str, *, tenant: str | None = None, follows: bool = True) -> RunView:
+        """A run as its journal tells; the latest of its chain, unless `follows` is False. Raises RunNotFoundError."""
+        loaded, record = await self._run_and_manifest(run_id, tenant, follows=follows)
         return run_view(loaded.head, loaded_state(loaded), decode_manifest(record.manifest))
 
-    async def explain(self, run_id: str, *, tenant: str | None = None) -> Explanation:
-        """Why a run does not move, or why it ended as it did. Raises RunNotFoundError."""
+    async def children_of_step(
+        self,
+        run_id: str,
+        ref: str,
+        *,
+        after: int = -1,
+        limit: int = 100,
+        status: ChildStepStatus | None = None,
+        tenant: str | None = None,
+    ) -> ChildrenPage:
+        """A page of a scatter's children, in the order of the items; also while they run.
+
+        Args:
+            after: index of the last child of the page before.
+            status: only those.
+
+        Raises:
+            RunNotFoundError: there is no such run.
+            NotAScatterError: the run has no scatter of this name.
+        """
         loaded, record = await self._run_and_manifest(run_id, tenant)
+        state, program = loaded_state(loaded), self._program(record)
+        step = program.carried_out_by(state.body).nodes.get(ref)
+        if step is None or not isinstance(step.step, ScatterStep):
+            raise NotAScatterError(run_id, ref)
+        return children_page(state, ref, after=after, limit=limit, status=status)
+
+    async def explain(self, run_id: str, *, tenant: str | None = None, follows: bool = True) -> Explanation:
+        """Why a run does not move, or why it ended as it did; as `view`. Raises RunNotFoundError."""
+        loaded, record = await self._run_and_manifest(run_id, tenant, follows=follows)
+        state = loaded_state(loaded)
+        lines = {
+            ref: line
+            for ref in nodes_with_a_line(state)
+            if (line := await self.store.lease_line(state.run_id, ref)) is not None
+        }
         return explain(
-            loaded_state(loaded),
+            state,
             self._program(record),
             hosts=await self.store.hosts(alive_within_ms=HOST_ALIVE_MS),
             now_us=await self.store.now_us(),
             set_aside=self._why_set_aside(loaded.head.run_id),
+            lease_lines=lines,
         )
 
+    async def leases(
+        self,
+        *,
+        tenant: str | None = None,
+        key: str | None = None,
+        run_id: str | None = None,
+        after: LeasePlace | None = None,
+        limit: int = 100,
+    ) -> Sequence[LeaseEntry]:
+        """Who holds leases and who waits for them, a page in order of tenant, key and the time of asking.
+
+        Args:
+            after: tenant, key and position of the last entry of the page before.
+        """
+        return await self.store.leases(tenant=tenant, key=key, run_id=run_id, after=after, limit=limit)
+
     async def history(self, run_id: str, *, after_version: int = 0, limit: int = 1_000) -> list[HistoryRow]:
-        """Rows of a run's journal, in order. Raises RunNotFoundError."""
-        rows = await self.store.history(checked_run_id(run_id), after_version=after_version, limit=limit)
-        if not rows and await self.store.head(run_id) is None:
+        """Rows of a run's own journal, in order; `chain_history` gives those of its whole chain.
+
+        Raises RunNotFoundError.
+        """
+        head = await self.store.head(checked_run_id(run_id))
+        if head is None:
             raise RunNotFoundError(run_id)
-        return [
-            HistoryRow(
-                version=row.version,
-                at_us=row.at_us,
-                hash=row.hash.hex(),
-                events=tuple(decode_events(row.events, run_id=run_id, version=row.version)),
-            )
-            for row in rows
-        ]
+        rows = await self.store.history(head.run_id, after_version=after_version, limit=limit)
+        return [history_row(row, head.iteration) for row in rows]
 
     async def runs(self, which: RunFilter) -> Sequence[Head]:
         """Runs, newest first."""
@@ -187,19 +239,27 @@ class Client(Messaging, BulkRequests):
             raise RunNotFoundError(run_id)
         if receipt.verdict == "refused":
             raise ControlRefusedError(run_id, kind, receipt.reason)
-        self._requested(run_id)
+        self._requested(receipt.run_id)
         return receipt
 
     async def outcome(self, run_id: str, *, timeout_ms: int | None = None) -> RunOutcome:
-        """Wait for a run's end. Raises RunNotFoundError, WaitTimeoutError."""
+        """Wait for a run's end; of a chain for that of its latest run. Raises RunNotFoundError, WaitTimeoutError."""
+        awaited = checked_run_id(run_id)
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1_000):
-                return await self._wait_for_end(checked_run_id(run_id))
+                while True:
+                    outcome = await self._wait_for_end(awaited)
+                    if outcome.status != "continued":
+                        return outcome
+                    awaited = await self.latest(awaited)
         except TimeoutError:
             raise WaitTimeoutError(run_id, timeout_ms or 0) from None
 
     async def ended(self, run_id: str) -> RunOutcome | None:
-        """How a run ended; None when it has not. Raises RunNotFoundError."""
+        """How a run itself ended (`continued`, where another one continues it); None when it has not.
+
+        Raises RunNotFoundError.
+        """
         head = await self.store.head(checked_run_id(run_id))
         if head is None:
             raise RunNotFoundError(run_id)
@@ -279,11 +339,11 @@ class Client(Messaging, BulkRequests):
     def _program(self, record: PublishedDefinition) -> Program:
         return load_program(decode_manifest(record.manifest), places=places_of(record), functions=self.functions)
 
-    async def _run_and_manifest(self, run_id: str, tenant: str | None) -> tuple[LoadedRun, PublishedDefinition]:
+    async def _run_and_manifest(
+        self, run_id: str, tenant: str | None, *, follows: bool
+    ) -> tuple[LoadedRun, PublishedDefinition]:
         """Raises RunNotFoundError, ManifestMissingError."""
-        loaded = await self.store.load(checked_run_id(run_id))
-        if loaded is None or (tenant is not None and loaded.head.tenant != tenant):
-            raise RunNotFoundError(run_id)
+        loaded = await self._loaded(run_id, tenant, follows=follows)
         record = await self.store.manifest(loaded.head.manifest_hash)
         if record is None:
             raise ManifestMissingError(loaded.head.manifest_hash)

@@ -387,3 +387,17 @@ class HandlerMissingError(ActorError):
         self.task, self.known = task, tuple(known)
         have = f"only {', '.join(self.known)}" if self.known else "no tasks"
         super().__init__(f"there is no handler {task!r}, {have}; name the module that has it with `--tasks`")
+
+
+class NotAScatterError(ActorError):
+    """Children were asked for of a step that has none.
+
+    Attributes:
+        run_id, step: which.
+    """
+
+    code = "not_a_scatter"
+
+    def __init__(self, run_id: str, step: str) -> None:
+        self.run_id, self.step = run_id, step
+        super().__init__(f"run {run_id}: there is no scatter {step!r}; `ductor show` lists the run's steps")

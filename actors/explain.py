@@ -8,21 +8,24 @@ which the scheduler and the step types decide, in `ductor.actors.tick` and `duct
 Values are those of now: a guard or a choice that was decided earlier may have seen another context.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from ductor.actors.reasons.parked import parked_reason
 from ductor.actors.reasons.pending import pending_reason
-from ductor.actors.reasons.reason import Reason, Subject
+from ductor.actors.reasons.reason import NO_LINES, Reason, Subject
 from ductor.actors.reasons.running import running_reason
+from ductor.actors.reasons.scattered import scatter_reason
 from ductor.actors.reasons.settled import settled_reason
 from ductor.actors.reasons.whole_run import run_reasons
 from ductor.definitions.durations import format_duration_ms, format_timestamp_us
 from ductor.definitions.program import Program, ProgramNode
-from ductor.journal.events import SETTLED_NODE_STATUSES, RunStatus
+from ductor.definitions.steps.scatter import ScatterStep
+from ductor.journal.events import RUN_LEASE, SETTLED_NODE_STATUSES, RunStatus
+from ductor.journal.lease_store import LeaseLine
 from ductor.journal.records import HostRecord
-from ductor.journal.state import RunState
+from ductor.journal.state import RunState, child_place
 
 MAX_STEPS_TOLD = 1_000
 """Steps that one explanation tells; the rest is counted."""
@@ -58,6 +61,7 @@ def explain(
     hosts: Sequence[HostRecord],
     now_us: int,
     set_aside: str | None = None,
+    lease_lines: Mapping[str, LeaseLine] = NO_LINES,
 ) -> Explanation:
     """Explain a run. The state is left as it is.
 
@@ -65,8 +69,9 @@ def explain(
         hosts: those that are alive, with the handlers that they have.
         now_us: the present by the database's clock.
         set_aside: why a host leaves the run alone, None where none does.
+        lease_lines: what nodes that wait for a lease have before them (`nodes_with_a_line`).
     """
-    subject = Subject(program, state, hosts, now_us)
+    subject = Subject(program, state, hosts, now_us, lease_lines)
     teller = _Teller(subject)
     steps = teller.ended() if state.is_terminal else teller.unsettled()
     return Explanation(
@@ -102,12 +107,12 @@ class _Teller:
 
     def unsettled(self) -> list[Reason]:
         """Steps under way, then those that have not begun."""
-        state, nodes = self._subject.state, self._subject.program.nodes
-        under_way = sorted((nodes[ref] for ref in state.open_nodes), key=lambda node: node.position)
+        nodes = self._subject.program.nodes
+        under_way = sorted(self._open_nodes(), key=lambda node: node.position)
         waiting = [node for node in reversed(tuple(nodes.values())) if not self._has_begun(node.ref)]
         waiting.sort(key=lambda node: node.is_defer)
         found = [self._tell(node) for node in (*under_way, *waiting) if node.ref not in self._told]
-        self.omitted = len(under_way) + len(waiting) - len(self._told)
+        self.omitted = sum(node.ref not in self._told for node in (*under_way, *waiting))
         return [reason for reason in found if reason is not None]
 
     def ended(self) -> list[Reason]:
@@ -116,6 +121,16 @@ class _Teller:
         found = [reason for node in nodes if (reason := settled_reason(self._subject, node)) is not None]
         self.omitted = max(0, len(found) - MAX_STEPS_TOLD)
         return found[:MAX_STEPS_TOLD]
+
+    def _open_nodes(self) -> Iterator[ProgramNode]:
+        """Nodes under way, but for the children of a scatter that tells of them itself."""
+        state, program = self._subject.state, self._subject.program
+        for ref in state.open_nodes:
+            place = child_place(ref)
+            if ref == RUN_LEASE:
+                continue
+            if place is None or place[0] not in state.open_nodes:
+                yield program.node(ref)
 
     def _has_begun(self, ref: str) -> bool:
         status = self._subject.node_state(ref).status
@@ -128,6 +143,8 @@ class _Teller:
         status = self._subject.node_state(node.ref).status
         if status == "running":
             return running_reason(self._subject, node)
+        if status == "waiting" and isinstance(node.step, ScatterStep):
+            return scatter_reason(self._subject, node, self._beneath)
         if status == "waiting":
             return parked_reason(self._subject, node)
         return pending_reason(self._subject, node, self._beneath)
@@ -137,7 +154,7 @@ class _Teller:
         reason: Reason | None = None
         if ref not in self._told and self._depth < MAX_DEPTH:
             self._depth += 1
-            reason = self._tell(self._subject.program.nodes[ref])
+            reason = self._tell(self._subject.program.node(ref))
             self._depth -= 1
         status = self._subject.node_state(ref).status
         return reason or Reason(kind="told_elsewhere", text=f"is {status}", ref=ref, details={"status": status})

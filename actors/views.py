@@ -4,11 +4,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ductor.actors.children_of_steps import ChildCounts, child_counts
 from ductor.actors.tick.gathering import output_of
 from ductor.definitions.manifest import CompiledManifest
 from ductor.definitions.values import JsonObject, JsonValue
+from ductor.journal.codec import decode_events
 from ductor.journal.events import AnyEvent, ErrorInfo, RunStatus
-from ductor.journal.records import Head
+from ductor.journal.records import Head, Transition
 from ductor.journal.state import NodeState, RunState
 
 
@@ -20,16 +22,30 @@ class Started(msgspec.Struct, frozen=True):
 
 
 class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of a journal."""
+    """One row of a journal. `iteration` is the place of its run in its chain."""
 
+    run_id: str
+    iteration: int = 0
     version: int
     at_us: int
     hash: str
     events: tuple[AnyEvent, ...]
 
 
+def history_row(row: Transition, iteration: int) -> HistoryRow:
+    """A row as people see it."""
+    return HistoryRow(
+        run_id=row.run_id,
+        iteration=iteration,
+        version=row.version,
+        at_us=row.at_us,
+        hash=row.hash.hex(),
+        events=tuple(decode_events(row.events, run_id=row.run_id, version=row.version)),
+    )
+
+
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended."""
+    """How a run ended; of a chain, how its latest run did."""
 
     run_id: str
     status: RunStatus
@@ -45,6 +61,7 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         waiting: what a parked step waits for, and until when at most.
         task: the handler of the attempt in flight.
         dispatched_at_us: when that attempt was dispatched.
+        children: of a scatter that has its items: how far its children are.
     """
 
     ref: str
@@ -60,6 +77,7 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     output: JsonValue = None
     error: ErrorInfo | None = None
     is_defer: bool = False
+    children: ChildCounts | None = None
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,6 +160,7 @@ def _step_view(state: RunState, ref: str, type_name: str, *, is_defer: bool) -> 
         output=output_of(state, ref, node) if succeeded else None,
         error=node.error,
         is_defer=is_defer,
+        children=None if node.fanout is None else child_counts(node.fanout),
     )
 
 

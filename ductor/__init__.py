@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ductor.actors.bulk_controls import BulkReceipt
+    from ductor.actors.children_of_steps import ChildCounts, ChildrenPage, ChildView
     from ductor.actors.context import TaskContext
     from ductor.actors.errors import (
         BulkControlRefusedError,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         DefinitionNotFoundError,
         MessageRefusedError,
         NonRetryable,
+        NotAScatterError,
         RetryAfter,
         RunNotFoundError,
         UnsupportedDefinitionError,
@@ -61,6 +63,9 @@ _HOMES = {
     "BulkControl": "ductor.journal.bulk_controls",
     "BulkControlRefusedError": "ductor.actors.errors",
     "BulkReceipt": "ductor.actors.bulk_controls",
+    "ChildCounts": "ductor.actors.children_of_steps",
+    "ChildView": "ductor.actors.children_of_steps",
+    "ChildrenPage": "ductor.actors.children_of_steps",
     "Client": "ductor.client",
     "Control": "ductor.journal.records",
     "ControlReceipt": "ductor.journal.records",
@@ -80,6 +85,7 @@ _HOMES = {
     "MessageReceipt": "ductor.journal.records",
     "MessageRefusedError": "ductor.actors.errors",
     "NonRetryable": "ductor.actors.errors",
+    "NotAScatterError": "ductor.actors.errors",
     "NotInPostgresError": "ductor.transaction",
     "OverloadedError": "ductor.journal.errors",
     "Problem": "ductor.definitions.errors",
@@ -119,6 +125,9 @@ __all__ = [
     "BulkControl",
     "BulkControlRefusedError",
     "BulkReceipt",
+    "ChildCounts",
+    "ChildView",
+    "ChildrenPage",
     "Client",
     "Control",
     "ControlReceipt",
@@ -138,6 +147,7 @@ __all__ = [
     "MessageReceipt",
     "MessageRefusedError",
     "NonRetryable",
+    "NotAScatterError",
     "NotInPostgresError",
     "OverloadedError",
     "Problem",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from ductor.actors.children_of_steps import ChildrenPage, ChildStepStatus
 from ductor.actors.client import Client as EngineClient
 from ductor.actors.explain import Explanation
 from ductor.actors.views import HistoryRow, RunView
@@ -65,6 +66,23 @@ class RunHandle:
     async def explain(self) -> Explanation:
         """Why the run does not move, or why it ended as it did: a tree of reasons."""
         return await self._client.explain(self.run_id, tenant=self._tenant)
+
+    async def children_of_step(
+        self, step: str, *, after: int = -1, limit: int = 100, status: ChildStepStatus | None = None
+    ) -> ChildrenPage:
+        """A page of the children of a scatter, in the order of its items, with the results that are there already.
+
+        Args:
+            after: index of the last child of the page before (`ChildrenPage.next_after`).
+            limit: children of the page at most; never more than 1,000.
+            status: only children of this status.
+
+        Raises:
+            NotAScatterError: the run has no such scatter.
+        """
+        return await self._client.children_of_step(
+            self.run_id, step, after=after, limit=limit, status=status, tenant=self._tenant
+        )
 
     async def history(self) -> list[HistoryRow]:
         """All rows of its journal, in order."""

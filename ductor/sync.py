@@ -54,6 +54,7 @@ class SyncRunHandle:
     result = _of_handle(RunHandle.result)
     status = _of_handle(RunHandle.status)
     explain = _of_handle(RunHandle.explain)
+    children_of_step = _of_handle(RunHandle.children_of_step)
     history = _of_handle(RunHandle.history)
     approve = _of_handle(RunHandle.approve)
     reject = _of_handle(RunHandle.reject)

@@ -1,11 +1,12 @@
 """`ductor show`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ductor.cli.options import DatabaseOptions, OutputOptions
 
 if TYPE_CHECKING:
+    from ductor.actors.children_of_steps import ChildrenPage
     from ductor.actors.reasons.reason import Reason
     from ductor.actors.views import RunView
 
@@ -16,6 +17,10 @@ def show(
     run: str,
     /,
     *,
+    children: str = "",
+    after: int = -1,
+    limit: int = 100,
+    status: Literal["pending", "running", "waiting", "succeeded", "failed", "cancelled"] | None = None,
     database: DatabaseOptions = DatabaseOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
@@ -25,6 +30,14 @@ def show(
     ----------
     run
         Id of the run.
+    children
+        A scatter: show a page of its children instead, with their results and errors.
+    after
+        Index of the last child of the page before.
+    limit
+        Children of the page at most.
+    status
+        Only children of this status.
     """
     import msgspec
 
@@ -37,6 +50,13 @@ def show(
         reasons: dict[str, Reason] = {}
         async with connected(database, output.output) as client:
             handle = client.run(run)
+            if children:
+                page = await handle.children_of_step(children, after=after, limit=limit, status=status)
+                if output.output == "table":
+                    _print_children(page)
+                else:
+                    print_json(page)
+                return 0
             view = await handle.status()
             try:
                 explanation = await handle.explain()
@@ -53,6 +73,33 @@ def show(
         return 0
 
     return run_async(work())
+
+
+def _print_children(page: "ChildrenPage") -> None:
+    from ductor.cli.output import json_text, print_table
+
+    cells = [
+        (
+            str(child.index),
+            child.key,
+            child.status,
+            str(child.attempts or ""),
+            f"{child.error.type}: {child.error.message}"
+            if child.error is not None
+            else json_text(child.output, VALUE_WIDTH)
+            if child.output is not None
+            else child.waiting and f"waits: {child.waiting}",
+        )
+        for child in page.children
+    ]
+    print_table(("index", "key", "status", "attempts", "error or output"), cells)
+    counts = page.counts
+    print(
+        f"{counts.total} children: {counts.started} started, {counts.open} under way, {counts.succeeded} succeeded, "
+        f"{counts.failed} failed, {counts.cancelled} cancelled"
+    )
+    if page.next_after is not None:
+        print(f"more: --after {page.next_after}")
 
 
 def awaited(reason: "Reason") -> str:
