@@ -10,7 +10,7 @@ import msgspec
 
 from ductor.actors.steps.behaviour import Parked
 from ductor.actors.tick.activation import StateActivation
-from ductor.actors.tick.children import start_child
+from ductor.actors.tick.children import CHILD_TIMEOUT, start_child
 from ductor.actors.tick.settle import expression_failure, fail, own_values, succeed, time_out_edges
 from ductor.actors.tick.working import Tick
 from ductor.definitions.expressions import ExpressionError
@@ -105,7 +105,7 @@ def _time_out(tick: Tick, node: ProgramNode) -> None:
         return
     message = f"step {node.ref}: its child run did not reach `{step.wait_for}` within {step.timeout_ms} ms, and goes on"
     details: JsonValue = {"timeout_ms": step.timeout_ms, "child": reference}
-    error = ErrorInfo(type="Timeout", message=message, details=details, retryable=False)
+    error = ErrorInfo(type=CHILD_TIMEOUT, message=message, details=details, retryable=False)
     if step.on_timeout == "continue_with_error":
         node = replace(node, step=msgspec.structs.replace(step, on_error="continue"))
     fail(tick, node, error)

@@ -30,7 +30,7 @@ from ductor.actors.tick.activation import child_values
 from ductor.actors.tick.outbox import StartedRun
 from ductor.actors.tick.working import Tick
 from ductor.definitions.program import Program, ProgramNode
-from ductor.definitions.steps import SubworkflowStep
+from ductor.definitions.steps import AnyStep, SubworkflowStep
 from ductor.definitions.steps.subworkflow import CHECKPOINT_PREFIX
 from ductor.definitions.triggers import TriggerError
 from ductor.definitions.values import JsonObject, JsonValue
@@ -51,6 +51,9 @@ from ductor.journal.state import NodeState
 
 MAX_DEPTH: Final = 16
 """Runs below each other, the root not counted. An abandoned child begins anew."""
+
+CHILD_TIMEOUT: Final = "ChildTimeout"
+"""The type of the error of a step whose child took too long."""
 
 TERMINAL: Final = "terminal"
 """What a parent waits for that waits for the end."""
@@ -151,6 +154,16 @@ def may_report(tick: Tick, ref: str) -> bool:
     has."""
     node = tick.state.nodes[ref]
     return node.waiting == "child" and node.child_run_id in tick.state.open_children
+
+
+def is_tolerated_timeout(step: AnyStep, node: NodeState) -> bool:
+    """Whether the node has failed because its child took too long, and its run went on all the same."""
+    return (
+        isinstance(step, SubworkflowStep)
+        and step.on_timeout == "continue_with_error"
+        and node.error is not None
+        and node.error.type == CHILD_TIMEOUT
+    )
 
 
 def tell_parent(tick: Tick) -> None:

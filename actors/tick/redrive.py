@@ -15,6 +15,7 @@ The incoming edges of a step that is put back say again what they said before, a
 themselves. `input` replaces the input of a single task step for its next round. The run's own timeout begins anew.
 """
 
+from ductor.actors.tick.children import is_tolerated_timeout
 from ductor.actors.tick.event_waits import hear_events_of_handlers
 from ductor.actors.tick.redriven_children import (
     is_started_child,
@@ -111,7 +112,7 @@ def _ended_the_run(tick: Tick, ref: str) -> bool:
     if program_node.is_defer:
         return False
     if node.status == "failed":  # also one with `on_error: continue` whose choice failed
-        return step.on_error == "fail" or (node.error is not None and node.error == tick.state.error)
+        return (step.on_error == "fail" and not is_tolerated_timeout(step, node)) or (node.error is not None and node.error == tick.state.error)
     if node.status == "cancelled":
         return node.outcome != "withdrawn"
     return node.status == "succeeded" and isinstance(step, TransformStep) and step.end is not None

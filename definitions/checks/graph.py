@@ -49,7 +49,7 @@ def _check_outcome(edge: Edge, type_name: str, key: str, findings: Findings) -> 
 
 
 def _check_source(edge: Edge, step: AnyStep, key: str, findings: Findings) -> None:
-    if edge.outcome == "error" and step.on_error == "fail":
+    if edge.outcome == "error" and not step.may_lead_on_after_error:
         message = f"the `error` edge of `{edge.source}` is never taken, because its failure fails the run"
         findings.add("error_edge_without_continue", message, key, "Give the step `on_error: continue`.")
     if edge.outcome == "timeout" and isinstance(step, (ParkedStep, SubworkflowStep)) and step.timeout_ms is None:

@@ -74,6 +74,11 @@ class Step(Part, tag_field="type", frozen=True, kw_only=True):
     tags: tuple[Name, ...] = ()
     checkpoint: Name | None = None
 
+    @property
+    def may_lead_on_after_error(self) -> bool:
+        """Whether there are failures that do not end the run, so that `error` edges have a meaning."""
+        return self.on_error == "continue"
+
     def compiled_fields(self) -> Iterator[CompiledField]:
         """Every field that holds CEL, in a fixed order. Step types add theirs to these."""
         if self.run_if is not None:

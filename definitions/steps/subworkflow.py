@@ -23,7 +23,8 @@ class SubworkflowStep(Step, tag="subworkflow", frozen=True, kw_only=True):
         key: template of a key that makes the child unique.
         mode: `sync` parks until the child reaches `wait_for`, `async` goes on once the child is recorded.
         wait_for: `terminal` or `checkpoint:<name>`.
-        on_timeout: what happens where there is no `timeout` edge; the child is never cancelled silently.
+        on_timeout: what happens where there is no `timeout` edge: the step fails; it succeeds with the child's id
+            (`detach`); it fails and leads on along its `error` edges, whatever `on_error` says. The child goes on.
         on_parent_close: what becomes of the child when the parent is cancelled.
     """
 
@@ -40,6 +41,11 @@ class SubworkflowStep(Step, tag="subworkflow", frozen=True, kw_only=True):
     on_timeout: Literal["fail_parent", "detach", "continue_with_error"] = "fail_parent"
     on_parent_close: Literal["cancel", "abandon"] = "cancel"
     repeat: Repeat | None = None
+
+    @property
+    def may_lead_on_after_error(self) -> bool:
+        """Also where only a timeout does."""
+        return super().may_lead_on_after_error or self.on_timeout == "continue_with_error"
 
     def compiled_fields(self) -> Iterator[CompiledField]:
         """Adds `input`, `key` and `repeat.until`."""

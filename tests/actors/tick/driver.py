@@ -9,23 +9,27 @@ and inbox items of parked nodes are there, those of all others are gone. No mess
 import textwrap
 import uuid
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 from ductor.actors.recorded_programs import RunPrograms
 from ductor.actors.tick.compute import TickInputs, compute
-from ductor.actors.tick.outbox import Outbox
+from ductor.actors.tick.outbox import Outbox, StartedRun
 from ductor.actors.tick.payload import TickPayload
 from ductor.actors.verify import comparable, recomputed
 from ductor.definitions.compile import compile_text
 from ductor.definitions.program import Program, load_program
 from ductor.definitions.values import JsonValue
 from ductor.journal.chain import link
+from ductor.journal.child_reports import ChildReport, report_message
 from ductor.journal.codec import decode_events, decode_value, encode_events
-from ductor.journal.commit import BusEvent, EventWait, InboxItem, LeaseWait, SentMessage
+from ductor.journal.commit import BusEvent, EventWait, InboxItem, LeaseWait, SentControl, SentMessage
 from ductor.journal.digest_store import DigestWait, message_id
 from ductor.journal.events import (
     SETTLED_NODE_STATUSES,
     AnyEvent,
     AttemptFinished,
+    ChildStatus,
     ControlKind,
     ControlReceived,
     ErrorInfo,
@@ -54,10 +58,20 @@ def program_of(text: str) -> Program:
 
 
 class Driver:
-    """One run of a definition, outside of any host."""
+    """One run of a definition, outside of any host. `others` are definitions that it may start."""
 
-    def __init__(self, text: str, trigger: JsonValue = None, *, run_id: str = "run-1", starts: bool = True) -> None:
+    def __init__(
+        self,
+        text: str,
+        trigger: JsonValue = None,
+        *,
+        run_id: str = "run-1",
+        starts: bool = True,
+        others: Sequence[str] = (),
+    ) -> None:
         self.program = program_of(text)
+        programs = [self.program, *(program_of(other) for other in others)]
+        self.library = {program.manifest_hash: program for program in programs}
         self.state = RunState(run_id=run_id)
         self.now_us = SECOND_US
         self.rows: list[Transition] = []
@@ -75,6 +89,8 @@ class Driver:
         self.fence = 0
         self.published: list[BusEvent] = []
         self.sent: list[SentMessage] = []
+        self.children: list[StartedRun] = []
+        self.asked: list[SentControl] = []
         self._payloads: dict[str, JsonValue] = {}
         self._message_position = 0
         manifest = self.program.manifest
@@ -87,6 +103,7 @@ class Driver:
             config=manifest.config,
             context=manifest.context,
             timeout_at_us=None if manifest.timeout_ms is None else self.now_us + manifest.timeout_ms * 1_000,
+            definitions={program.manifest.name: program.manifest_hash for program in programs},
         )
         if starts:
             self.tick(started=self.started)
@@ -110,7 +127,7 @@ class Driver:
         inputs.messages = [*self.kept, *(messages or [])]
         before = self.folded()
         was_paused = self.state.paused_at_us is not None
-        payload = compute(self.program, self.state, inputs, self.now_us)
+        payload = compute(self.program, self.state, inputs, self.now_us, self.library)
         self.deferred, self.kept = payload.deferred, payload.unread
         if was_paused and control is None:
             assert payload.events == [], "something happened while the run was paused"
@@ -217,6 +234,40 @@ class Driver:
         }  # fmt: skip
         return self.message("lease", payload=told, node=node, id=lease_message_id(node, self.fence))
 
+    def child(self, node: str) -> StartedRun:
+        """The child run of the node's current generation."""
+        run_id = self.state.nodes[node].child_run_id
+        (found,) = [child for child in self.children if child.run_id == run_id]
+        return found
+
+    def report(
+        self, node: str, status: ChildStatus = "completed", output: JsonValue = None, **more: Any
+    ) -> TickPayload:
+        """The child run of the node's current generation tells how far it is."""
+        return self.tick(messages=[self.reported(node, status, output, **more)])
+
+    def reported(
+        self,
+        node: str,
+        status: ChildStatus = "completed",
+        output: JsonValue = None,
+        *,
+        run_id: str = "",
+        error: ErrorInfo | None = None,
+        owner: str = "",
+    ) -> Message:
+        """What a child run tells (`run_id`: that one, not the current), not taken up yet."""
+        report = ChildReport(
+            run_id=run_id or self.state.nodes[node].child_run_id,
+            status=status,
+            generation=self.state.nodes[node].generation,
+            output=output,
+            error=error,
+            owner=owner,
+        )
+        message = report_message(report, node)
+        return self.message("child", payload=message.payload, node=node, id=message.id, by=message.by)
+
     def advance(self, seconds: float) -> TickPayload:
         """Time passes, and what is due fires."""
         self.now_us += round(seconds * SECOND_US)
@@ -268,7 +319,7 @@ class Driver:
             )
         )
         assert comparable(self.folded()) == comparable(state), "folding the journal does not give the live state"
-        again = recomputed(RunPrograms(self.program), before, payload.events, state.at_us)
+        again = recomputed(RunPrograms(self.program, self.library), before, payload.events, state.at_us)
         assert again == text, "the row is not reproducible"
 
     def _write_outbox(self, payload: TickPayload) -> None:
@@ -292,6 +343,8 @@ class Driver:
         self.leases.update(outbox.leases)
         self.published += outbox.published
         self.sent += outbox.sent
+        self.children += outbox.started
+        self.asked += outbox.controls
         for disposition in outbox.messages.values():
             before = self.disposition(disposition.message_id)
             assert before not in FINAL_DISPOSITIONS, f"{disposition} after {before}"
