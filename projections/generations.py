@@ -8,8 +8,7 @@ happened, and whoever comes next goes on from there. A swap needs the views' loc
 takes long holds one, the swap is tried again later, and readers don't queue behind it meanwhile.
 """
 
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import asyncpg
 
@@ -21,7 +20,7 @@ LOCK_TIMEOUT_MS = 2_000
 INDEX_TIMEOUT_S = 6 * 3_600
 """For so long the indexes of a whole model may take."""
 
-Change = Callable[[asyncpg.Connection, Checkpoint, Projection], Coroutine[Any, Any, bool]]
+Change = Callable[[asyncpg.Connection, Checkpoint, Projection], Awaitable[bool]]
 """A step in the life of a generation, inside a transaction; whether it was done."""
 
 

@@ -21,9 +21,10 @@ Failure cases:
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import asyncpg
 import msgspec
@@ -77,10 +78,10 @@ class ProjectorOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Member:
     """A generation that this projector fills. `rows_limit` is how many rows its next batch has at most."""
 
-    def __init__(self, projection: Projection, checkpoint: Checkpoint) -> None:
+    def __init__(self, projection: Projection, checkpoint: Checkpoint, rows_limit: int) -> None:
         self.projection = projection
         self.checkpoint = checkpoint
-        self.rows_limit = FIRST_BATCH_ROWS
+        self.rows_limit = rows_limit
 
     def moved_to(self, position: FeedPosition, **changes: bool) -> None:
         """The database has taken this."""
@@ -216,10 +217,9 @@ class Projector:
         self._claimed_at_s = now_s
         before, self._members = self._members, {}
         for one in found:
-            member = Member(self._projections[one.name], one)
-            if one.key in before:
-                member.rows_limit = before[one.key].rows_limit
-            self._members[one.key] = member
+            known = before.get(one.key)
+            rows_limit = known.rows_limit if known is not None else min(FIRST_BATCH_ROWS, self._options.batch_rows)
+            self._members[one.key] = Member(self._projections[one.name], one, rows_limit)
 
     async def _care_for_generations(self) -> bool:
         has_worked = False
@@ -234,7 +234,7 @@ class Projector:
     async def _change(self, member: Member, change: generations.Change, **done: bool) -> bool:
         """One step in the life of a generation; what it fails with is noted. Whether it was done."""
         async with self._database.transaction() as connection:
-            was_done = await _try(connection, change(connection, member.checkpoint, member.projection))
+            was_done = await _try(connection, lambda: change(connection, member.checkpoint, member.projection))
         if isinstance(was_done, Exception):
             await self._stand_still(member, None, was_done)
             return False
@@ -287,8 +287,8 @@ class Projector:
             self._pages.read_ahead(entries[-1].position, limit)
         if entries:
             began_s = time.monotonic()
-            await self._apply(members, entries)
-            self._adapt(members, len(entries), (time.monotonic() - began_s) * 1_000)
+            done = await self._apply(members, entries)
+            self._adapt(done, len(entries), (time.monotonic() - began_s) * 1_000)
         has_worked = bool(entries)
         if page.is_last and until is None:
             end = entries[-1].position if entries else position
@@ -304,8 +304,8 @@ class Projector:
             elif count >= member.rows_limit and took_ms < self._options.batch_ms / 2:
                 member.rows_limit = min(2 * member.rows_limit, self._options.batch_rows)
 
-    async def _apply(self, members: list[Member], entries: Sequence[FeedEntry]) -> None:
-        """One batch for one group. Those that fail on it fall behind."""
+    async def _apply(self, members: list[Member], entries: Sequence[FeedEntry]) -> list[Member]:
+        """One batch for one group; those that have taken it. Those that fail on it fall behind."""
         failed: list[tuple[Member, Exception]] = []
         async with self._database.transaction() as connection:
             ours = await self._lock(connection, members)
@@ -313,7 +313,7 @@ class Projector:
             rows = run_rows(entries, heads)
             done: list[Member] = []
             for member in ours:
-                error = await _try(connection, _apply_to(connection, member, rows))
+                error = await _try(connection, partial(_apply_to, connection, member, rows))
                 if error is None:
                     done.append(member)
                 else:
@@ -334,6 +334,7 @@ class Projector:
                 await self._stand_still(member, entries[0], error)
             else:
                 member.rows_limit = len(entries) // 2
+        return done
 
     async def _lock(self, connection: asyncpg.Connection, members: list[Member]) -> list[Member]:
         locked = await checkpoints.lock_checkpoints(
@@ -369,11 +370,11 @@ class Projector:
         )
 
 
-async def _try(connection: asyncpg.Connection, work: Coroutine[Any, Any, T]) -> T | Exception:
+async def _try(connection: asyncpg.Connection, work: Callable[[], Awaitable[T]]) -> T | Exception:
     """Do all of `work` or nothing; the error that it has made itself. Raises what says nothing of the work."""
     try:
         async with connection.transaction():
-            return await work
+            return await work()
     except Exception as error:
         if connection.is_closed() or isinstance(error, PASSING_FAILURES):
             raise

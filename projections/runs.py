@@ -40,7 +40,8 @@ class RunChange(msgspec.Struct):
 
     Attributes:
         is_new: its first row is among them.
-        has_error_news: whether `error_message` replaces the one that is there.
+        has_error_news: whether `error_message` replaces the one that is there. A run that is going to end badly has one
+            before its head has the error; it is shown once the head has.
     """
 
     head: Head
@@ -98,7 +99,8 @@ SELECT run_id, tenant::text COLLATE "default" AS tenant, definition::text COLLAT
     manifest_hash, status::text COLLATE "default" AS status, ductor.eec_time(started_at_us) AS started_at,
     ductor.eec_time(updated_at_us) AS updated_at, ductor.eec_time(ended_at_us) AS ended_at,
     (ended_at_us - started_at_us) / 1000 AS duration_ms, key, parent_run_id, root_run_id, continued_from_run_id,
-    error_type, error_message, search_attributes, version, steps, attempts, journal_bytes
+    error_type, CASE WHEN error_type IS NOT NULL THEN error_message END AS error_message, search_attributes, version,
+    steps, attempts, journal_bytes
 FROM run
 """
     }

@@ -32,7 +32,8 @@ WALKED_RUNS = 4_000
 
 _CURSOR = re.compile(r"(\d{1,18})-([0-9a-f-]{36})")
 _COLUMNS = """r.run_id::text, r.definition, r.manifest_hash, r.status, r.started_at_us, r.updated_at_us, r.ended_at_us,
-    r.key, r.parent_run_id::text, r.error_type, r.error_message, r.search_attributes::text, r.version, r.steps,
+    r.key, r.parent_run_id::text, r.error_type,
+    CASE WHEN r.error_type IS NOT NULL THEN r.error_message END, r.search_attributes::text, r.version, r.steps,
     r.attempts"""
 _ORDER = "ORDER BY r.started_at_us DESC, r.run_id DESC"
 _encode = msgspec.json.Encoder().encode

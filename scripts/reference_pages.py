@@ -21,12 +21,13 @@ FOLDER = Path("docs/reference")
 NOTE = "<!-- Written by scripts/reference_pages.py from the source; change it there. -->"
 
 EMPTY = {"dict": "{}", "list": "[]", "tuple": "()"}
-LIMIT_ROOMS = ("definitions", "journal", "actors")
+LIMIT_ROOMS = ("definitions", "journal", "actors", "projections")
 SETTINGS = {
     "actors/host.py": ("HostOptions",),
     "actors/engine.py": ("EngineOptions",),
     "journal/postgres/settings.py": ("ConnectionSettings", "WriterLimits"),
     "definitions/limits.py": ("Limits",),
+    "projections/projector.py": ("ProjectorOptions",),
 }
 TABLE = re.compile(r"CREATE TABLE ductor\.(\w+) \(\n(.*?)\n\)[^;]*;", re.DOTALL)
 ATTRIBUTE = re.compile(r"((?:\w+, )*\w+): (.*)")

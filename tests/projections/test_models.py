@@ -1,0 +1,278 @@
+"""What the built-in models make of journals, without a database and in one."""
+
+import asyncpg
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ductor.journal.events import (
+    AttemptDispatched,
+    AttemptFinished,
+    ErrorInfo,
+    NodeParked,
+    NodeSettled,
+    RunClosing,
+    RunEnded,
+    RunReopened,
+    RunStarted,
+)
+from ductor.journal.postgres import PostgresStore
+from ductor.journal.records import FeedEntry, FeedPosition, Head
+from ductor.projections.funnel import FlowKey, funnel_changes
+from ductor.projections.model import RunRow
+from ductor.projections.open_steps import OpenSteps
+from ductor.projections.reports import percentile_ms
+from ductor.projections.rows import known_events, run_rows, step_name
+from ductor.projections.runs import MAX_WORDS, run_changes, words_of
+from ductor.projections.steps import HOUR_US, HourKey, bucket_of, step_changes
+from ductor.projections.usage import DAY_US, usage_changes
+from tests import corpus
+from tests.projections.journals import (
+    Journal,
+    events_of,
+    expected_ends,
+    expected_flow,
+    expected_runs,
+    expected_steps,
+    random_journal,
+    random_journals,
+    renamed,
+    write_journals,
+)
+from tests.projections.projecting import project
+
+SECOND_US = 1_000_000
+HEAD = Head(
+    run_id="0198f5d2-0000-7000-8000-000000000001",
+    tenant="acme",
+    definition="order",
+    manifest_hash="m1",
+    status="running",
+    started_at_us=0,
+    updated_at_us=0,
+)
+
+
+def rows(*given: tuple[int, list]) -> list[RunRow]:
+    """Rows of one run as (time in seconds, events)."""
+    return [
+        RunRow(HEAD, version, int(at_s * SECOND_US), events, 100, 0, FeedPosition(0, 1, version))
+        for version, (at_s, events) in enumerate(given, start=1)
+    ]
+
+
+def started(**fields) -> RunStarted:
+    return RunStarted(tenant="acme", definition="order", manifest_hash="m1", entrypoints=("a",), **fields)
+
+
+def test_a_duration_is_that_from_the_first_attempt_to_the_end():
+    error = ErrorInfo(type="Boom")
+    changes = step_changes(
+        rows(
+            (0, [started(), AttemptDispatched(node="a", generation=1, task="t")]),
+            (2, [AttemptFinished(node="a", generation=1, outcome="failed", error=error, finished_at_us=5),
+                 NodeParked(node="a", waiting="retry")]),
+            (3, [AttemptDispatched(node="a", generation=2, task="t", attempt=2)]),
+            (4, [AttemptFinished(node="a", generation=2, outcome="failed", error=error, finished_at_us=7),
+                 NodeSettled(node="a", status="failed")]),
+        ),
+        OpenSteps({}),
+    )  # fmt: skip
+    key = HourKey("acme", "order", "a", 0)
+    counts = changes.counts[key]
+    assert (counts.failed, counts.attempts, counts.attempts_failed, counts.attempt_us) == (1, 2, 2, 12)
+    assert counts.duration_us == 4 * SECOND_US
+    assert changes.durations == {(key, bucket_of(4 * SECOND_US)): 1}
+    failure = changes.failures[key, "Boom"]  # the error of the last attempt is that of the step
+    assert (failure.failed, failure.attempts_failed, failure.last_at_us) == (1, 2, 4 * SECOND_US)
+
+
+def test_a_step_that_began_before_the_batch_is_known_from_there():
+    steps = OpenSteps({(HEAD.run_id, "a"): 1 * SECOND_US})
+    (row,) = rows((0, []))
+    row = RunRow(HEAD, 7, 3 * SECOND_US, [NodeSettled(node="a", status="succeeded")], 1, 0, FeedPosition())
+    changes = step_changes([row], steps)
+    assert changes.counts[HourKey("acme", "order", "a", 0)].duration_us == 2 * SECOND_US
+    assert (steps.added(), steps.removed()) == ([], [(HEAD.run_id, "a")])
+
+
+def test_skipped_steps_have_no_duration_and_hours_begin_on_the_hour():
+    at_s = 2 * HOUR_US / SECOND_US + 5
+    changes = step_changes(rows((at_s, [NodeSettled(node="a", status="skipped")])), OpenSteps({}))
+    assert list(changes.counts) == [HourKey("acme", "order", "a", 2 * HOUR_US)]
+    assert not changes.durations
+
+
+def test_what_an_ended_run_leaves_open_is_forgotten():
+    steps = OpenSteps({})
+    funnel_changes(
+        rows(
+            (0, [started(), AttemptDispatched(node="a", generation=1, task="t")]),
+            (1, [RunEnded(status="terminated")]),
+        ),
+        steps,
+        {},
+    )
+    assert steps.added() == []
+
+
+def test_a_run_ends_by_the_step_that_decided_it_even_rows_before():
+    closing: dict[str, str] = {}
+    first, last = rows(
+        (0, [started(), NodeSettled(node="a", status="succeeded"), NodeSettled(node="b", status="failed"),
+             NodeSettled(node="c", status="cancelled"), RunClosing(status="failed")]),
+        (9, [NodeSettled(node="last", status="succeeded"), RunEnded(status="failed")]),
+    )  # fmt: skip
+    funnel_changes([first], OpenSteps({}), closing)
+    assert closing == {HEAD.run_id: "b"}
+    changes = funnel_changes([last], OpenSteps({}), closing)
+    assert changes[FlowKey("acme", "order", "m1", "ended", "b", "failed")] == 1
+    assert closing == {}
+
+
+def test_a_step_is_entered_once_however_often_it_is_tried():
+    changes = funnel_changes(
+        rows(
+            (0, [AttemptDispatched(node="a", generation=1, task="t")]),
+            (1, [NodeParked(node="a", waiting="retry")]),
+            (2, [AttemptDispatched(node="a", generation=2, task="t", attempt=2)]),
+            (3, [NodeSettled(node="a", status="succeeded", taken=("b",), untaken=("c",))]),
+        ),
+        OpenSteps({}),
+        {},
+    )
+    assert {key[3:]: count for key, count in changes.items()} == {
+        ("entered", "a", ""): 1,
+        ("settled", "a", "succeeded"): 1,
+        ("taken", "a", "b"): 1,
+        ("untaken", "a", "c"): 1,
+    }
+
+
+def test_a_redrive_takes_the_error_back():
+    error = ErrorInfo(type="Boom", message="no more")
+    failed = rows((0, [started()]), (1, [RunEnded(status="failed", error=error)]))
+    assert run_changes(failed)[HEAD.run_id].error_message == "no more"
+    change = run_changes([*failed, *rows((2, [RunReopened(nodes=())]))])[HEAD.run_id]
+    assert (change.has_error_news, change.error_message) == (True, None)
+
+
+def test_usage_is_counted_on_the_day_of_the_row():
+    changes = usage_changes(
+        rows((0, [started()]), (DAY_US / SECOND_US + 1, [NodeSettled(node="a", status="skipped"),
+             NodeSettled(node="b", status="succeeded"), RunEnded(status="completed")]))
+    )  # fmt: skip
+    first, second = changes["acme", 0], changes["acme", DAY_US]
+    assert (first.runs_started, first.journal_rows, first.journal_bytes) == (1, 1, 100)
+    assert (second.runs_ended, second.runs_completed, second.steps) == (1, 1, 1)
+
+
+@given(st.integers(1, 10**14))
+def test_a_bucket_is_right_within_five_percent(duration_us: int):
+    found = percentile_ms({bucket_of(duration_us): 1}, 0.5)
+    assert found is not None
+    assert abs(found * 1_000 - duration_us) <= 0.05 * duration_us
+
+
+@given(st.lists(st.integers(1, 10**9), min_size=1, max_size=200), st.sampled_from([0.5, 0.95, 0.99]))
+def test_percentiles_of_histograms_are_those_of_the_durations(durations_us: list[int], fraction: float):
+    histogram: dict[int, int] = {}
+    for one in durations_us:
+        histogram[bucket_of(one)] = histogram.get(bucket_of(one), 0) + 1
+    ranked = sorted(durations_us)
+    exact = next(one for place, one in enumerate(ranked, start=1) if place >= fraction * len(ranked))
+    found = percentile_ms(histogram, fraction)
+    assert found is not None
+    assert abs(found * 1_000 - exact) <= 0.05 * exact
+
+
+def test_children_of_a_scatter_count_as_one_step():
+    assert [step_name(node) for node in ("a", "a[12]", "a[1].b[2]")] == ["a", "a[]", "a[].b[]"]
+
+
+def test_words_are_letters_and_digits_in_lower_case_and_bounded():
+    assert words_of(["Order-7 größe_X", "ORDER a@b.example"]) == ["order", "7", "größe", "x", "a", "b", "example"]
+    assert len(words_of([" ".join(map(str, range(1_000)))])) == MAX_WORDS
+
+
+def test_what_is_not_known_is_passed_over():
+    text = b'[{"type":"of_tomorrow"},{"type":"tick_limited","more":1},{"type":"run_ended"},7]'
+    events, skipped = known_events(text, HEAD.run_id, 1)
+    assert ([type(event).__name__ for event in events], skipped) == (["TickLimited"], 3)
+
+
+def test_rows_of_runs_that_are_gone_are_left_out():
+    row = corpus.read("completed")[0]
+    assert run_rows([FeedEntry(FeedPosition(), row)], {}) == []
+
+
+async def test_models_agree_with_the_fold_of_random_runs(store: PostgresStore, connection: asyncpg.Connection):
+    journals = random_journals(60)
+    await write_journals(connection, journals)
+    await project(store)
+    await assert_models_agree(connection, journals)
+    assert len({journal.state.status for journal in journals}) >= 4, "the runs are too much alike"
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_models_agree_however_the_feed_is_cut(store: PostgresStore, connection: asyncpg.Connection, seed: int):
+    journals = [renamed(one.rows, 1_000 * seed + place) for place, one in enumerate(random_journals(10))]
+    for place in range(0, 10, 2 + seed):
+        await write_journals(connection, journals[place : place + 2 + seed])
+        await project(store)
+    await assert_models_agree(connection, journals)
+
+
+async def test_models_agree_on_the_journals_of_the_corpus(store: PostgresStore, connection: asyncpg.Connection):
+    journals = [renamed(corpus.read(name), number) for number, name in enumerate(corpus.names())]
+    journals = [one for one in journals if isinstance(events_of(one.rows[0])[0], RunStarted)]
+    await write_journals(connection, journals)
+    await project(store)
+    await assert_models_agree(connection, journals)
+
+
+async def assert_models_agree(connection: asyncpg.Connection, journals: list[Journal]) -> None:
+    failed = await connection.fetch("SELECT name, error FROM ductor.eec_projection WHERE failed_at_us IS NOT NULL")
+    assert failed == []
+    found = await connection.fetch(
+        "SELECT run_id::text, status, version, steps, attempts, journal_bytes, error_message FROM ductor.report_runs"
+    )
+    assert {row[0]: tuple(row)[1:] for row in found} == expected_runs(journals)
+    flow = await connection.fetch(
+        "SELECT measure, step, target, sum(count)::bigint FROM ductor.report_funnel"
+        " WHERE measure NOT IN ('entered', 'ended') GROUP BY measure, step, target"
+    )
+    assert {tuple(row)[:3]: row[3] for row in flow} == expected_flow(journals)
+    ends = await connection.fetch(
+        "SELECT target, sum(count)::bigint FROM ductor.report_funnel WHERE measure = 'ended' GROUP BY target"
+    )
+    assert {row[0]: row[1] for row in ends} == expected_ends(journals)
+    steps = await connection.fetch(
+        "SELECT step, sum(failed)::bigint, sum(attempts)::bigint, sum(attempts_failed)::bigint"
+        " FROM ductor.report_step_statistics GROUP BY step"
+    )
+    assert {row[0]: tuple(row)[1:] for row in steps} == expected_steps(journals)
+    (usage,) = await connection.fetch(
+        "SELECT sum(runs_started)::bigint, sum(runs_ended)::bigint, sum(journal_bytes)::bigint FROM ductor.report_usage"
+    )
+    runs = expected_runs(journals)
+    assert tuple(usage) == (len(journals), sum(expected_ends(journals).values()), sum(run[4] for run in runs.values()))
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10**6), st.integers(1, 5))
+def test_open_steps_don_t_depend_on_how_rows_are_cut(seed: int, size: int):
+    journal = random_journal(seed)
+    all_rows = [
+        RunRow(HEAD, row.version, row.at_us, events_of(row), len(row.events), 0, FeedPosition(0, 1, row.version))
+        for row in journal.rows
+    ]
+    whole = step_changes(all_rows, OpenSteps({}))
+    known: dict[tuple[str, str], int] = {}
+    total = 0
+    for first in range(0, len(all_rows), size):
+        steps = OpenSteps(known)
+        total += sum(one.duration_us for one in step_changes(all_rows[first : first + size], steps).counts.values())
+        known = {key: at_us for key, at_us in known.items() if key not in steps.removed()}
+        known |= {(run_id, step): at_us for run_id, step, at_us in steps.added()}
+    assert total == sum(one.duration_us for one in whole.counts.values())
