@@ -44,7 +44,7 @@ def undone_values(state: RunState, ref: str) -> JsonObject:
     gone with the round that it belonged to."""
     node = state.nodes[ref]
     return {
-        "output": state.value(node.output, node.output_ref),
+        "output": output_of(state, ref, node),
         "error": error_value(node.error),
         "iteration": node.iteration,
         "previous": None,

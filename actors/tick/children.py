@@ -27,6 +27,7 @@ import msgspec
 from ductor.actors.errors import StartRefusedError
 from ductor.actors.start import Ancestry, first_event
 from ductor.actors.tick.activation import child_values
+from ductor.actors.tick.gathering import output_of
 from ductor.actors.tick.outbox import StartedRun
 from ductor.actors.tick.working import Tick
 from ductor.definitions.program import Program, ProgramNode
@@ -175,8 +176,9 @@ def tell_parent(tick: Tick) -> None:
     for event in tick.events:
         if isinstance(event, CheckpointReached) and state.parent_waits_for != TERMINAL:
             if event.checkpoint == checkpoint:
-                reached = state.nodes[event.node]
-                _tell(tick, "checkpoint", reached.output, reached.output_ref, checkpoint=checkpoint)
+                reached = output_of(state, event.node, state.nodes[event.node])  # that of a gather stands nowhere
+                output, ref = tick.keep(reached, f"output of step {event.node}")
+                _tell(tick, "checkpoint", output, ref, checkpoint=checkpoint)
         elif isinstance(event, RunEnded):
             error = None if event.status == "completed" else _error_for_parent(tick, event.status)
             _tell(tick, event.status, state.output, state.output_ref, error=error)
