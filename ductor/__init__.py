@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ductor.journal.bulk_controls import BulkControl
     from ductor.journal.commit import InboxItem
     from ductor.journal.errors import OverloadedError, StoreUnavailableError, ValueRefusedError
+    from ductor.journal.lease_store import LeaseEntry
     from ductor.journal.records import Control, ControlReceipt, EventReceipt, InboxEntry, MessageReceipt
     from ductor.projections.errors import (
         InvalidProjectionError,
@@ -79,6 +80,7 @@ _HOMES = {
     "HistoryRow": "ductor.actors.views",
     "Host": "ductor.host",
     "InboxEntry": "ductor.journal.records",
+    "LeaseEntry": "ductor.journal.lease_store",
     "InboxItem": "ductor.journal.commit",
     "InvalidProjectionError": "ductor.projections.errors",
     "InvalidSearchError": "ductor.projections.errors",
@@ -144,6 +146,7 @@ __all__ = [
     "InboxItem",
     "InvalidProjectionError",
     "InvalidSearchError",
+    "LeaseEntry",
     "MessageReceipt",
     "MessageRefusedError",
     "NonRetryable",

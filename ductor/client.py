@@ -20,6 +20,7 @@ from ductor.journal.bulk_controls import BulkControl, BulkControlKind
 from ductor.journal.clock import SystemClock
 from ductor.journal.events import RunStatus
 from ductor.journal.ids import SystemIds
+from ductor.journal.lease_store import LeaseEntry
 from ductor.journal.recorded import recorded_run
 from ductor.journal.records import EventReceipt, Head, InboxEntry, PublishedDefinition, RunFilter
 from ductor.journal.store import Store
@@ -184,6 +185,23 @@ class Client(ReadModelClient):
             after: run id and step of the last entry of the page before.
         """
         return await self.engine.inbox(tenant=self.tenant, person=person, after=after, limit=limit)
+
+    async def leases(
+        self,
+        *,
+        key: str | None = None,
+        run_id: str | None = None,
+        after: tuple[str, int] | None = None,
+        limit: int = 100,
+    ) -> Sequence[LeaseEntry]:
+        """Who holds leases and who waits for them, in order of key and the time of asking.
+
+        Args:
+            key, run_id: only those of this key, of this run.
+            after: key and position of the last entry of the page before.
+        """
+        place = None if after is None else (self.tenant, *after)
+        return await self.engine.leases(tenant=self.tenant, key=key, run_id=run_id, after=place, limit=limit)
 
     async def pause_all(
         self, definition: str | None = None, *, by: str = "", reason: str = "", request_id: str | None = None

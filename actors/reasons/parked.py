@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ductor.actors.reasons.leases import lease_reason
 from ductor.actors.reasons.people import approval_reason, asked_reason
 from ductor.actors.reasons.reason import Reason, ReasonKind, Subject, condition_details, listed, shown, standing_still
 from ductor.actors.steps.event_set import arrived_events, missing_names
@@ -26,6 +27,8 @@ def parked_reason(subject: Subject, node: ProgramNode) -> Reason:
     """What a waiting step waits for, since when, and until when at most."""
     state = subject.node_state(node.ref)
     assert state.waiting is not None
+    if state.waiting == "lease":
+        return lease_reason(subject, node)  # its own timeout has not begun
     find = _REASONS.get(state.waiting)
     reason = _unspecific(node, state.waiting) if find is None else find(subject, node)
     return msgspec.structs.replace(
@@ -210,7 +213,6 @@ def _digest(subject: Subject, node: ProgramNode) -> Reason:
 def _unspecific(node: ProgramNode, waiting: WaitingType) -> Reason:
     kinds: dict[WaitingType, tuple[ReasonKind, str]] = {
         "child": ("child", "waits for its child run"),
-        "lease": ("lease", "waits for a lease that others hold"),
     }
     kind, text = kinds[waiting]
     return Reason(kind=kind, text=text, ref=node.ref)

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 
 from ductor.actors.reasons.reason import Reason, Subject, condition_details
+from ductor.actors.tick.gathering import output_of
 from ductor.actors.tick.schedule import readiness
 from ductor.actors.tick.settle import own_values
 from ductor.definitions.program import ProgramNode
 from ductor.definitions.values import JsonObject
-from ductor.journal.events import SETTLED_NODE_STATUSES
+from ductor.journal.events import RUN_LEASE, SETTLED_NODE_STATUSES
 
 FindReason = Callable[[str], Reason]
 """Gives the reasons of another step, by its ref."""
@@ -19,6 +20,8 @@ def pending_reason(subject: Subject, node: ProgramNode, reason_of: FindReason) -
     if state.closing is not None and not node.is_defer:
         text = f"does not begin any more: the run is ending as {state.closing.status}"
         return Reason(kind="not_reached", text=text, ref=node.ref)
+    if RUN_LEASE in state.nodes and not node.is_defer:
+        return Reason(kind="not_reached", text="begins once the run has its lease", ref=node.ref)
     answer = readiness(state, node, node_state.sources_settled, node_state.sources_taken)
     if answer is not None:
         return _ready(subject, node, will_run=answer)
@@ -106,7 +109,7 @@ def _leads_to(source: ProgramNode, outcome: str, target: str) -> bool:
 def _not_chosen(subject: Subject, source: ProgramNode, target: str, outcome: str, details: JsonObject) -> Reason:
     """The edge stands in a choice that led elsewhere; conditions are told with the values of now."""
     state = subject.node_state(source.ref)
-    output = subject.state.value(state.output, state.output_ref)
+    output = output_of(subject.state, source.ref, state)
     activation = subject.tick.activation.with_own(own_values(subject.tick, source, output, state.error))
     children = []
     for name in (outcome, "done"):

@@ -1,7 +1,7 @@
 """A reason, and what finding reasons needs."""
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
 
 import msgspec
 
@@ -12,6 +12,7 @@ from ductor.definitions.expressions.values_seen import values_seen
 from ductor.definitions.program import Program
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.codec import encode_value
+from ductor.journal.lease_store import LeaseLine
 from ductor.journal.records import HostRecord
 from ductor.journal.state import NodeState, RunState
 
@@ -25,6 +26,8 @@ ReasonKind = Literal[
     # the run
     "paused",
     "ending",
+    "continuing",
+    "long",
     "ended",
     "set_aside",
     "no_host",
@@ -85,18 +88,29 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     details: JsonObject = msgspec.field(default_factory=dict)
 
 
+NO_LINES: Final[Mapping[str, LeaseLine]] = {}
+
+
 class Subject:
     """The run that is explained. Nothing of it is changed.
 
     Attributes:
         tick: one that decides nothing; what the predicates of the scheduler and of the step types read from.
         hosts: those that are alive.
+        lease_lines: what nodes that wait for a lease have before them, as far as it is told.
     """
 
-    __slots__ = ("hosts", "now_us", "program", "state", "tick")
+    __slots__ = ("hosts", "lease_lines", "now_us", "program", "state", "tick")
 
-    def __init__(self, program: Program, state: RunState, hosts: Sequence[HostRecord], now_us: int) -> None:
-        self.program, self.state, self.hosts = program, state, hosts
+    def __init__(
+        self,
+        program: Program,
+        state: RunState,
+        hosts: Sequence[HostRecord],
+        now_us: int,
+        lease_lines: Mapping[str, LeaseLine] = NO_LINES,
+    ) -> None:
+        self.program, self.state, self.hosts, self.lease_lines = program, state, hosts, lease_lines
         self.now_us = max(now_us, state.at_us)
         self.tick = Tick(program, state, self.now_us)
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 
+from ductor.actors.reasons.leases import run_lease_reason
 from ductor.actors.reasons.reason import Reason, Subject, listed, shown, standing_still
+from ductor.actors.tick.continuing import SAFETY_NET_MULTIPLE
 from ductor.definitions.durations import format_duration_ms
 from ductor.definitions.values import JsonObject
-from ductor.journal.events import GRACE_TIMER, RUN_TIMEOUT_TIMER
+from ductor.journal.events import CONTINUE_TIMER, GRACE_TIMER, RUN_TIMEOUT_TIMER
 
 
 def run_reasons(subject: Subject, set_aside: str | None) -> Iterator[Reason]:
@@ -19,12 +21,19 @@ def run_reasons(subject: Subject, set_aside: str | None) -> Iterator[Reason]:
         return
     if not subject.hosts:
         yield Reason(kind="no_host", text="no host is alive that could carry it on")
+    lease = run_lease_reason(subject)
+    if lease is not None:
+        yield lease
     if state.paused_at_us is not None:
         yield _paused(subject)
     elif not state.nodes or state.tick_limited:
         yield Reason(kind="next_tick", text="its next tick goes on with steps that are ready")
     if state.closing is not None:
         yield _ending(subject)
+    if state.continuing is not None:
+        yield _continuing(subject)
+    if state.is_warned:
+        yield _long(subject)
     timeout_ms = subject.program.manifest.timeout_ms
     if timeout_ms is not None and state.timers.due_at_us(RUN_TIMEOUT_TIMER) is not None:
         still = standing_still(subject, RUN_TIMEOUT_TIMER)
@@ -71,10 +80,40 @@ def _ending(subject: Subject) -> Reason:
     )
 
 
+def _continuing(subject: Subject) -> Reason:
+    state = subject.state
+    continuing = state.continuing
+    assert continuing is not None
+    if continuing.is_timed:
+        rest = "the pause before its next round"
+    else:
+        rest = f"{len(state.open_nodes)} steps under way may finish first"
+    why = f" ({continuing.reason})" if continuing.reason else ""
+    return Reason(
+        kind="continuing",
+        text=f"about to be continued as a new run{why}: {rest}{standing_still(subject, CONTINUE_TIMER)}",
+        until_us=subject.deadline_us(CONTINUE_TIMER),
+        details={"request_id": continuing.request_id, "reason": continuing.reason},
+    )
+
+
+def _long(subject: Subject) -> Reason:
+    state, limit = subject.state, subject.program.manifest.continue_as_new_after
+    text = (
+        f"its journal has {state.version} transitions, and `continue_as_new_after` is {limit}: beyond it the run is"
+        " continued as a new one as soon as no step is under way; at"
+        f" {SAFETY_NET_MULTIPLE} times as many it is terminated"
+    )
+    return Reason(kind="long", text=text, details={"transitions": state.version, "limit": limit})
+
+
 def _ended(subject: Subject) -> Reason:
     state = subject.state
     text = f"ended as {state.status}"
     details: JsonObject = {"status": state.status, "reason": state.reason}
+    if state.successor_run_id is not None:
+        text = f"continued as run {state.successor_run_id}"
+        details["successor_run_id"] = state.successor_run_id
     if state.error is not None:
         text += f" with {state.error.type}: {state.error.message}"
         details["error"] = {"type": state.error.type, "message": state.error.message}

@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "watch": "Follow a run until it ends.",
     "explain": "Tell why a run does not move.",
     "inbox": "List what waits for people.",
+    "leases": "List who holds leases, and who waits.",
     "signal": "Send a signal to a run.",
     "event": "Publish an event.",
     "approve": "Vote for what a step asks.",

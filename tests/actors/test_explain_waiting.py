@@ -214,7 +214,7 @@ def test_a_fixed_time_that_a_pause_has_brought_before_the_timeout():
     assert (reason.text, reason.until_us, reason.children) == ("waits until a fixed time", 20 * SECOND_US, ())
 
 
-@pytest.mark.parametrize("waiting", ["child", "lease"])
+@pytest.mark.parametrize("waiting", ["child"])
 def test_what_others_hold(waiting: WaitingType):
     driver = one_step("type: task, task: work")
     parked = NodeParked(node="a", waiting=waiting, until_us=5 * SECOND_US)
