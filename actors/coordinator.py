@@ -34,7 +34,7 @@ from ductor.actors.commits import assignment_of, commit_of, finished_of, state_o
 from ductor.actors.messages import Assignment, AttemptResult, Committed, MessageArrived, RunBegun, TimerDue, Wake
 from ductor.actors.runtime import LoopActor
 from ductor.actors.tick.compute import TickInputs, compute
-from ductor.actors.tick.outbox import StartedRun
+from ductor.actors.tick.outbox import Outbox, StartedRun
 from ductor.actors.tick.payload import TickPayload
 from ductor.actors.views import Started, outcome_of
 from ductor.definitions.program import Program
@@ -339,19 +339,26 @@ class Coordinator(LoopActor):
         if self._start is not None:
             self._answer_start(Started(self.run_id, is_new=True))
         self._tail_bytes += len(in_flight.commit.events)
-        commit = in_flight.commit
-        if commit.waits or commit.published or commit.sent or commit.digests or commit.sent_controls or commit.new_runs:
-            self.engine.sent_with(commit)
-        if payload.outbox is not None and commit.new_runs:
-            self._hand_over(payload.outbox.started, commit.new_runs)
-        outbox = payload.outbox
-        if outbox is not None and (outbox.leases or outbox.leases_gone):
-            keys = (*(lease.key for lease in outbox.leases.values()), *outbox.leases_gone.values())
-            self.engine.leases_changed([LeaseKey(state.tenant, key) for key in keys])
-        if state.is_terminal and commit.version:
+        if payload.outbox is not None:
+            self._tell_others(state, in_flight.commit, payload.outbox)
+        if state.is_warned:
+            self.engine.has_become_long(state)
+        if state.is_terminal and in_flight.commit.version:
             self.engine.run_ended(outcome_of(state))
         elif self._tail_bytes > max(self._snapshot_bytes, MIN_SNAPSHOT_BYTES):
             self._snapshot(state)
+
+    def _tell_others(self, state: RunState, commit: Commit, outbox: Outbox) -> None:
+        """Bring what the commit has written for others to whom it concerns."""
+        if commit.waits or commit.published or commit.sent or commit.digests or commit.sent_controls or commit.new_runs:
+            self.engine.sent_with(commit)
+        if commit.new_runs:
+            self._hand_over(outbox.started, commit.new_runs)
+        if commit.forwards_to:
+            self.engine.wake(commit.forwards_to, reissues=False)  # what waited for this run waits for that one now
+        if outbox.leases or outbox.leases_gone:
+            keys = (*(lease.key for lease in outbox.leases.values()), *outbox.leases_gone.values())
+            self.engine.leases_changed([LeaseKey(state.tenant, key) for key in keys])
 
     def _hand_over(self, started: Sequence[StartedRun], new_runs: Sequence[NewRun]) -> None:
         """The runs that the commit has started begin at once, on this host. One whose key was taken after all finds out

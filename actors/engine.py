@@ -44,6 +44,9 @@ MAX_RESTART_PAUSE_S = 15.0
 MAX_RUNS_SET_ASIDE = 10_000
 """Reasons kept in memory for runs set aside; the oldest are forgotten first, and the sweeper tries those again."""
 
+MAX_LONG_RUNS = 1_000
+"""Runs with a long journal that health reports name; the oldest are forgotten first."""
+
 MAX_PROGRAMS = 1_000
 """Compiled programs kept; the least recently used goes first."""
 
@@ -98,6 +101,7 @@ class Engine:
             lambda run_id: Coordinator(run_id, self), self
         )
         self.set_aside_runs: OrderedDict[str, Exception] = OrderedDict()
+        self.long_runs: OrderedDict[str, int] = OrderedDict()
         self._programs: OrderedDict[str, Program] = OrderedDict()
         self._waiters: dict[str, list[asyncio.Future[RunOutcome]]] = {}
         self._resting: OrderedDict[str, int] = OrderedDict()
@@ -209,6 +213,17 @@ class Engine:
         for waiter in self._waiters.pop(outcome.run_id, ()):
             if not waiter.done():
                 waiter.set_result(outcome)
+
+    def has_become_long(self, state: RunState) -> None:
+        """The journal of a run comes near to its `continue_as_new_after`: health reports name it, and the log once."""
+        if state.is_terminal:
+            self.long_runs.pop(state.run_id, None)
+            return
+        if state.run_id not in self.long_runs:
+            _log.warning("run %s of %s has %d transitions", state.run_id, state.definition, state.version)
+        self.long_runs[state.run_id] = state.version
+        if len(self.long_runs) > MAX_LONG_RUNS:
+            self.long_runs.popitem(last=False)
 
     def run_not_found(self, run_id: str, results: Sequence[AttemptResult]) -> None:
         """A run that something was told about does not exist (its retention is over)."""

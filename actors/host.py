@@ -78,7 +78,8 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """A host's state for health reports. `set_aside` maps run ids to why they are left alone."""
+    """A host's state for health reports. `set_aside` maps run ids to why they are left alone, `long_runs` those that
+    come near to their `continue_as_new_after` to their transitions."""
 
     host_id: str
     is_running: bool
@@ -88,6 +89,7 @@ class HostHealth(msgspec.Struct, frozen=True, kw_only=True):
     workers: PoolLoad | None
     waiting_for_handler: dict[str, int]
     set_aside: dict[str, str]
+    long_runs: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class EngineHost(Client):
@@ -189,6 +191,7 @@ class EngineHost(Client):
             workers=engine.pool.load if engine else None,
             waiting_for_handler=dict(engine.pool.waiting_for_handler()) if engine else {},
             set_aside={run_id: str(error) for run_id, error in engine.set_aside_runs.items()} if engine else {},
+            long_runs=dict(engine.long_runs) if engine else {},
         )
 
     async def start_triggered(

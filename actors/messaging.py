@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from ductor.actors.chains import Chains
 from ductor.actors.errors import ManifestMissingError, MessageRefusedError, RunNotFoundError
 from ductor.actors.start import DEFAULT_TENANT, checked_key, checked_run_id
 from ductor.actors.steps.approval import GROUP_PREFIX
@@ -22,7 +23,7 @@ from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import Message
 from ductor.journal.records import EventReceipt, InboxEntry, MessageReceipt
 from ductor.journal.replay import loaded_state
-from ductor.journal.store import MAX_EVENT_PAYLOAD_BYTES, Store
+from ductor.journal.store import MAX_EVENT_PAYLOAD_BYTES
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -32,10 +33,8 @@ class Asked(msgspec.Struct, frozen=True):
     messages: list[Message]
 
 
-class Messaging:
+class Messaging(Chains):
     """See the module's docstring. All methods raise StoreUnavailableError when the database can't be reached."""
-
-    store: Store
 
     async def signal(
         self,
@@ -185,14 +184,12 @@ class Messaging:
             raise MessageRefusedError(run_id, receipt.reason)
         if receipt.verdict == "accepted":
             sent = msgspec.structs.replace(message, at_us=receipt.at_us, position=receipt.position)
-            self._message_stored(run_id, sent, stored.payload)
+            self._message_stored(receipt.run_id, sent, stored.payload)
         return receipt
 
     async def _asked(self, run_id: str, step: str, type_name: str, tenant: str | None) -> Asked:
         """What a parked step asks. Raises RunNotFoundError, MessageRefusedError."""
-        loaded = await self.store.load(checked_run_id(run_id))
-        if loaded is None or (tenant is not None and loaded.head.tenant != tenant):
-            raise RunNotFoundError(run_id)
+        loaded = await self._loaded(run_id, tenant)
         state = loaded_state(loaded)
         record = await self.store.manifest(state.manifest_hash)
         if record is None:

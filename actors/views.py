@@ -81,8 +81,13 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
-    """One run as it stands after `version` rows of its journal. `reason` says why it
-    ended or is going to."""
+    """One run as it stands after `version` rows of its journal.
+
+    Attributes:
+        reason: why it ended or is going to, or why another one continues it.
+        iteration: its place in its chain; chain_run_id, continued_from_run_id, successor_run_id: the first run of it,
+            the one before and the one after, as far as there are such.
+    """
 
     run_id: str
     tenant: str
@@ -102,6 +107,10 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorInfo | None
     reason: str
     steps: tuple[StepView, ...]
+    iteration: int = 0
+    chain_run_id: str | None = None
+    continued_from_run_id: str | None = None
+    successor_run_id: str | None = None
 
 
 def outcome_of(state: RunState) -> RunOutcome:
@@ -137,6 +146,10 @@ def run_view(head: Head, state: RunState, manifest: CompiledManifest) -> RunView
         error=state.error,
         reason=state.closing.reason if state.closing is not None else state.reason,
         steps=tuple(steps),
+        iteration=state.iteration,
+        chain_run_id=state.chain_run_id,
+        continued_from_run_id=state.continued_from_run_id,
+        successor_run_id=state.successor_run_id,
     )
 
 
