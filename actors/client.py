@@ -34,6 +34,7 @@ from ductor.definitions.compile import Compiled
 from ductor.definitions.expressions import FunctionLibrary
 from ductor.definitions.manifest import decode_manifest
 from ductor.definitions.program import Program, load_program
+from ductor.definitions.program_bodies import carried_out
 from ductor.definitions.steps.scatter import ScatterStep
 from ductor.definitions.unsupported import refuse_unsupported
 from ductor.definitions.values import JsonObject, JsonValue
@@ -130,7 +131,8 @@ class Client(Messaging, BulkRequests):
     async def view(self, run_id: str, *, tenant: str | None = None, follows: bool = True) -> RunView:
         """A run as its journal tells; the latest of its chain, unless `follows` is False. Raises RunNotFoundError."""
         loaded, record = await self._run_and_manifest(run_id, tenant, follows=follows)
-        return run_view(loaded.head, loaded_state(loaded), decode_manifest(record.manifest))
+        state = loaded_state(loaded)
+        return run_view(loaded.head, state, carried_out(decode_manifest(record.manifest), state.body))
 
     async def children_of_step(
         self,
@@ -170,7 +172,7 @@ class Client(Messaging, BulkRequests):
         }
         return explain(
             state,
-            self._program(record),
+            self._program(record).carried_out_by(state.body),
             hosts=await self.store.hosts(alive_within_ms=HOST_ALIVE_MS),
             now_us=await self.store.now_us(),
             set_aside=self._why_set_aside(loaded.head.run_id),

@@ -68,6 +68,13 @@ def body_sources(manifest: CompiledManifest) -> Iterator[BodySource]:
             yield BodySource(key, _as_manifest(manifest, key, body), _SCATTER_NAMES)
 
 
+def carried_out(manifest: CompiledManifest, body: str) -> CompiledManifest:
+    """What a run of the manifest carries out: the body, in the form of a definition, or for an empty key all of it."""
+    if not body:
+        return manifest
+    return next(source.manifest for source in body_sources(manifest) if source.key == body)
+
+
 def child_definitions(manifest: CompiledManifest) -> tuple[str, ...]:
     """Names of the definitions that runs of a manifest may start, sorted."""
     names: set[str] = set()

@@ -112,7 +112,8 @@ def _ended_the_run(tick: Tick, ref: str) -> bool:
     if program_node.is_defer:
         return False
     if node.status == "failed":  # also one with `on_error: continue` whose choice failed
-        return (step.on_error == "fail" and not is_tolerated_timeout(step, node)) or (node.error is not None and node.error == tick.state.error)
+        is_fatal = step.on_error == "fail" and not is_tolerated_timeout(step, node)
+        return is_fatal or (node.error is not None and node.error == tick.state.error)
     if node.status == "cancelled":
         return node.outcome != "withdrawn"
     return node.status == "succeeded" and isinstance(step, TransformStep) and step.end is not None
