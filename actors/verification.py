@@ -116,19 +116,16 @@ def _readable_payloads(run: RecordedRun) -> dict[str, JsonValue]:
 
 
 def _problems_of_head(run: RecordedRun, state: RunState) -> list[str]:
-    """The head is derived from the journal; only an export of a run that moves on may have an older one."""
+    """The head is derived from the journal."""
     pairs: list[tuple[str, object, object]] = [
         ("tenant", run.head.tenant, state.tenant),
         ("definition", run.head.definition, state.definition),
         ("manifest hash", run.head.manifest_hash, state.manifest_hash),
         ("start key", run.head.key, state.key),
+        ("status", run.head.status, state.status),
+        ("end", run.head.ended_at_us, state.ended_at_us or None),
+        ("error", run.head.error_type, None if state.error is None else state.error.type),
     ]
-    if state.is_terminal:
-        pairs += [
-            ("status", run.head.status, state.status),
-            ("end", run.head.ended_at_us, state.ended_at_us),
-            ("error", run.head.error_type, None if state.error is None else state.error.type),
-        ]
     return [f"the head's {name} is {told!r}, the journal's {found!r}" for name, told, found in pairs if told != found]
 
 

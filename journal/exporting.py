@@ -34,6 +34,9 @@ PAGE_ROWS: Final = 1_000
 PAGE_PAYLOADS: Final = 8
 """Large values that are read at once; each may have 8 MiB."""
 
+MAX_LOOKS: Final = 20
+"""How often the head of a run that moves on is read until it fits what was read of its journal."""
+
 
 class Exporter:
     """Writes one file.
@@ -65,20 +68,28 @@ class Exporter:
         Raises:
             RunNotExportedError: there is no such run, or its definition is gone.
         """
-        head, inputs = await self._store.head(run_id), await self._store.inputs(run_id)
-        if head is None or inputs is None or self._tenant not in {None, head.tenant}:
-            raise RunNotExportedError(run_id, "there is no such run")
+        head, last_version = await self._moment(run_id)
         for manifest_hash in await manifest_hashes(self._store, head):
             if manifest_hash not in self._manifests:
                 yield export_line(definition_line(await stored_definition(self._store, run_id, manifest_hash)))
                 self._manifests.add(manifest_hash)
         yield export_line(RunLine(head=head))
         lines = 0
-        async for line in self._rows(head, inputs.head_version):
+        async for line in self._rows(head, last_version):
             lines += 1
             yield export_line(line)
         yield export_line(RunEnd(run_id=head.run_id, lines=lines))
         self.runs += 1
+
+    async def _moment(self, run_id: str) -> tuple[Head, int]:
+        """A head and the version that it is of: one that is the same before and after the version was read."""
+        for _ in range(MAX_LOOKS):
+            head, inputs = await self._store.head(run_id), await self._store.inputs(run_id)
+            if head is None or inputs is None or self._tenant not in {None, head.tenant}:
+                raise RunNotExportedError(run_id, "there is no such run")
+            if await self._store.head(run_id) == head:
+                return head, inputs.head_version
+        raise RunNotExportedError(run_id, "it moves on too fast; try again, or pause it")
 
     async def _rows(self, head: Head, last_version: int) -> AsyncIterator[Line]:
         store, run_id = self._store, head.run_id

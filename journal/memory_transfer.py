@@ -52,7 +52,7 @@ class MemoryTransfer(MemoryMessages):
         check_closed(head)
         if self._run(head.run_id) is not None:
             return False
-        run, messages = _imported_rows(head), RunMessages()
+        run, messages = _imported_rows(head), RunMessages(head.run_id)
         async for page in pages:
             _add_page(run, page)
             for stored in page.messages:
@@ -82,6 +82,7 @@ def _imported_rows(head: Head) -> RunRows:
         key=head.key,
         parent_run_id=head.parent_run_id,
         parent_node=head.parent_node,
+        compensated=head.compensated,
         root_run_id=head.root_run_id,
         search_attributes=head.search_attributes,
         ended_at_us=head.ended_at_us,

@@ -9,7 +9,7 @@ from ductor.definitions.values import JsonValue
 from ductor.journal.codec import decode_value
 from ductor.journal.errors import ExportFormatError, RunNotExportedError, RunTooLargeError
 from ductor.journal.export import ExportReader, PayloadLine, RunEnd, RunLine
-from ductor.journal.exporting import started_manifests, stored_definition
+from ductor.journal.exporting import MAX_LOOKS, started_manifests, stored_definition
 from ductor.journal.records import Head, PublishedDefinition, Transition
 from ductor.journal.replay import fold_transition
 from ductor.journal.state import RunState
@@ -79,9 +79,17 @@ async def recorded_run(store: Store, run_id: str, *, tenant: str | None = None) 
         raise RunNotExportedError(run_id, "there is no such run")
     definition = await stored_definition(store, run_id, head.manifest_hash)
     rows: list[Transition] = []
-    while page := await store.history(run_id, after_version=rows[-1].version if rows else 0, limit=PAGE_ROWS):
-        rows.extend(page)
-        _check_size(run_id, rows)
+    for _ in range(MAX_LOOKS):
+        while page := await store.history(run_id, after_version=rows[-1].version if rows else 0, limit=PAGE_ROWS):
+            rows.extend(page)
+            _check_size(run_id, rows)
+        before, head = head, await store.head(run_id)
+        if head == before:
+            break
+        if head is None:
+            raise RunNotExportedError(run_id, "it has been removed meanwhile")
+    else:
+        raise RunNotExportedError(run_id, "it moves on too fast; try again, or pause it")
     payloads: dict[str, bytes] = {}
     hash = ""
     while large := await store.payload_page(run_id, after_hash=hash, limit=PAGE_PAYLOADS):

@@ -61,10 +61,14 @@ def print_moment(replay: "Replay", version: int) -> None:
     print(f"run {replay.run_id}, after row {version} of {replay.version}, {timestamp(state.at_us)} UTC")
     if version:
         row = replay.run.rows[version - 1]
-        print_row(
-            HistoryRow(version=version, at_us=row.at_us, hash=row.hash.hex(), events=tuple(replay.events(version))),
-            "table",
+        shown = HistoryRow(
+            run_id=replay.run_id,
+            version=version,
+            at_us=row.at_us,
+            hash=row.hash.hex(),
+            events=tuple(replay.events(version)),
         )
+        print_row(shown, "table")
     print()
     for label, value in _facts(view):
         print(f"{label + ':':<12} {value}")
