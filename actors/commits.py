@@ -194,7 +194,7 @@ def _head_start(state: RunState) -> HeadStart:
 
 
 def _changes_head(state: RunState, payload: TickPayload, head_status: str) -> bool:
-    """Whether people see another run than before. A run that is reopened and ends again in one row may end as before."""
+    """Whether people see another run than before; one that is reopened and ends in one row may end as before."""
     return state.status != head_status or type(payload.events[-1]) is RunEnded
 
 

@@ -149,8 +149,8 @@ class SentMessage(msgspec.Struct, frozen=True):
 
 
 class SentControl(msgspec.Struct, frozen=True, kw_only=True):
-    """A control for another run, written with this commit, as far as that run is open (of a `compensate`: open or ended)
-    and has no control of this id."""
+    """A control for another run, written with this commit, as far as that run has no control of this id and is open; a
+    `compensate` reaches one that has ended too."""
 
     run_id: str
     request_id: str

@@ -31,6 +31,8 @@ WaitingType = Literal[
 ]
 EndStatus = Literal["completed", "failed", "cancelled", "terminated"]
 ControlKind = Literal["cancel", "terminate", "pause", "resume", "redrive", "continue_as_new", "compensate", "migrate"]
+REOPENING_KINDS: frozenset[str] = frozenset({"redrive", "compensate"})
+"""What can be asked of a run that has ended."""
 TimeoutKind = Literal["attempt", "start", "total", "heartbeat"]
 MessageKind = Literal["signal", "event", "vote", "case", "reply", "digest", "child", "lease"]
 Compensated = Literal["", "true", "partial"]

@@ -29,6 +29,7 @@ from ductor.journal.commit import (
     StartKeyTaken,
 )
 from ductor.journal.errors import OverloadedError
+from ductor.journal.events import REOPENING_KINDS
 from ductor.journal.memory_bulk_controls import MemoryBulkControls
 from ductor.journal.memory_bus import MemoryBus
 from ductor.journal.memory_definitions import DefinitionRows
@@ -282,7 +283,7 @@ class MemoryStore(
 
     async def request_control(self, control: Control, *, tenant: str | None = None) -> ControlReceipt | None:
         """Store a request, idempotent by (run_id, request_id). None when the run does not exist or is another
-        tenant's. A closed run refuses everything but a redrive."""
+        tenant's. A closed run refuses everything but a redrive and a compensate."""
         checked_key(control.request_id, "request_id")
         checked_value(control.arguments, "arguments")
         asked = self._run(control.run_id)
@@ -293,7 +294,7 @@ class MemoryStore(
                 return ControlReceipt(request_id=control.request_id, verdict="duplicate", run_id=run_id)
         run = self._latest_run(asked)
         run_id = run.head.run_id
-        if run.is_closed and control.kind != "redrive":
+        if run.is_closed and control.kind not in REOPENING_KINDS:
             reason = closed_reason(run.head.status)
             return ControlReceipt(request_id=control.request_id, verdict="refused", reason=reason, run_id=run_id)
         requested_at_us = control.requested_at_us or self._clock.now_us()

@@ -125,8 +125,8 @@ class Store(BulkControlStore, DigestStore, LeaseStore, TransferStore, Protocol):
 
     async def request_control(self, control: Control, *, tenant: str | None = None) -> ControlReceipt | None:
         """Store a request durably, idempotent by (chain of the run, request_id). None when the run does not exist (or
-        is another tenant's). A closed run refuses everything but a redrive, and the refusal says so; of a run that
-        another one continues the latest one is asked. Raises ValueRefusedError."""
+        is another tenant's). A closed run refuses everything but a redrive and a compensate, and the refusal says
+        so; of a run that another one continues the latest one is asked. Raises ValueRefusedError."""
         ...
 
     async def control(self, run_id: str, request_id: str) -> Control | None:

@@ -110,6 +110,7 @@ def _starts(commits: Sequence[Commit]) -> Columns:
         "start_chain_run_id": [start.chain_run_id for start in starts],
         "start_iteration": [start.iteration for start in starts],
         "start_successor_run_id": [start.successor_run_id for start in starts],
+        "start_compensated": [outcome.compensated for outcome in outcomes if outcome is not None],
         "start_search_attributes": [_encode(start.search_attributes).decode() for start in starts],
     }
 
@@ -123,6 +124,7 @@ def _heads(commits: Sequence[Commit]) -> Columns:
         "head_ended_at_us": [head.ended_at_us for head in heads],
         "head_error_type": [head.error_type for head in heads],
         "head_successor_run_id": [head.successor_run_id for head in heads],
+        "head_compensated": [head.compensated for head in heads],
         "head_updated_at_us": [commit.at_us for commit in commits],
     }
 

@@ -22,19 +22,19 @@ keyed AS (
 started AS (
     INSERT INTO ductor.eec_workflow_run (run_id, tenant, definition, key, manifest_hash, status, started_at_us,
         updated_at_us, ended_at_us, parent_run_id, root_run_id, error_type, search_attributes, chain_run_id, iteration,
-        successor_run_id, parent_node)
+        successor_run_id, parent_node, compensated)
     SELECT s.run_id, s.tenant, s.definition, s.key, s.manifest_hash, s.status, s.started_at_us,
         s.updated_at_us, s.ended_at_us, s.parent_run_id, s.root_run_id, s.error_type, s.search_attributes,
-        s.chain_run_id, s.iteration, s.successor_run_id, s.parent_node
+        s.chain_run_id, s.iteration, s.successor_run_id, s.parent_node, s.compensated
     FROM unnest(:start_run_id::uuid[], :start_tenant::text[], :start_definition::text[], :start_key::text[],
             :start_manifest_hash::text[], :start_status::text[], :start_started_at_us::bigint[],
             :start_updated_at_us::bigint[], :start_ended_at_us::bigint[], :start_parent_run_id::uuid[],
             :start_root_run_id::uuid[], :start_error_type::text[], :start_search_attributes::json[],
             :start_chain_run_id::uuid[], :start_iteration::integer[], :start_successor_run_id::uuid[],
-            :start_parent_node::text[])
+            :start_parent_node::text[], :start_compensated::text[])
         AS s (run_id, tenant, definition, key, manifest_hash, status, started_at_us, updated_at_us, ended_at_us,
             parent_run_id, root_run_id, error_type, search_attributes, chain_run_id, iteration, successor_run_id,
-            parent_node)
+            parent_node, compensated)
     WHERE {has_key}
         AND (SELECT t.version FROM ductor.eec_workflow_transition t WHERE t.run_id = s.run_id AND t.version = 1) IS NULL
     ON CONFLICT (run_id) DO NOTHING
@@ -83,10 +83,11 @@ CASE WHEN b.version = 1 THEN b.run_id IN (SELECT run_id FROM started) ELSE
 , heads AS (
     UPDATE ductor.eec_workflow_run r
     SET status = h.status, ended_at_us = h.ended_at_us, error_type = h.error_type, updated_at_us = h.updated_at_us,
-        successor_run_id = h.successor_run_id
+        successor_run_id = h.successor_run_id, compensated = h.compensated
     FROM unnest(:head_run_id::uuid[], :head_commit_id::uuid[], :head_status::text[], :head_ended_at_us::bigint[],
-            :head_error_type::text[], :head_updated_at_us::bigint[], :head_successor_run_id::uuid[])
-        AS h (run_id, commit_id, status, ended_at_us, error_type, updated_at_us, successor_run_id)
+            :head_error_type::text[], :head_updated_at_us::bigint[], :head_successor_run_id::uuid[],
+            :head_compensated::text[])
+        AS h (run_id, commit_id, status, ended_at_us, error_type, updated_at_us, successor_run_id, compensated)
     WHERE r.run_id = h.run_id AND h.commit_id IN (SELECT commit_id FROM won)
 )
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ductor.journal.admission import closed_reason
 from ductor.journal.codec import checked_key, checked_value
 from ductor.journal.commit import Payload
-from ductor.journal.events import TERMINAL_RUN_STATUSES
+from ductor.journal.events import REOPENING_KINDS, TERMINAL_RUN_STATUSES
 from ductor.journal.ids import is_run_id
 from ductor.journal.postgres.database import Database
 from ductor.journal.postgres.reader import decode_attempt, decode_control
@@ -13,6 +13,7 @@ from ductor.journal.postgres.rows import json_text
 from ductor.journal.records import AttemptRow, Control, ControlReceipt
 
 _TERMINAL = sorted(TERMINAL_RUN_STATUSES)
+_REOPENING = sorted(REOPENING_KINDS)
 
 
 class Inputs:
@@ -22,8 +23,8 @@ class Inputs:
 
     async def request_control(self, control: Control, *, tenant: str | None = None) -> ControlReceipt | None:
         """Store a request durably, idempotent by (chain of the run, request_id). None when the run does not exist (or
-        is another tenant's). A closed run refuses everything but a redrive, and the refusal says so; of a run that
-        another one continues the latest one is asked."""
+        is another tenant's). A closed run refuses everything but a redrive and a compensate, and the refusal says
+        so; of a run that another one continues the latest one is asked."""
         checked_key(control.request_id, "request_id")
         checked_value(control.arguments, "arguments")
         if not is_run_id(control.run_id):
@@ -38,13 +39,15 @@ class Inputs:
             requested_at_us=control.requested_at_us,
             tenant=tenant,
             terminal=_TERMINAL,
+            reopening=_REOPENING,
         )
         if row is None:
             return None
         run_id = row["present_run_id"] or row["run_id"]
         if row["is_accepted"]:
             return ControlReceipt(request_id=control.request_id, verdict="accepted", run_id=run_id)
-        if row["present_run_id"] is None and row["status"] in TERMINAL_RUN_STATUSES and control.kind != "redrive":
+        is_closed = row["status"] in TERMINAL_RUN_STATUSES and control.kind not in REOPENING_KINDS
+        if row["present_run_id"] is None and is_closed:
             reason = closed_reason(row["status"])
             return ControlReceipt(request_id=control.request_id, verdict="refused", reason=reason, run_id=run_id)
         # present already, or inserted by somebody else while this statement ran

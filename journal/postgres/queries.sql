@@ -77,7 +77,8 @@ accepted AS (
     INSERT INTO ductor.eec_workflow_control (run_id, request_id, kind, arguments, by, requested_at_us)
     SELECT run.run_id, :request_id::text, :kind::text, :arguments::json, :by::text,
         coalesce(nullif(:requested_at_us::bigint, 0), ductor.eec_now_us())
-    FROM run WHERE (run.status <> ALL (:terminal::text[]) OR :kind::text = 'redrive') AND (SELECT request_id FROM present) IS NULL
+    FROM run WHERE (run.status <> ALL (:terminal::text[]) OR :kind::text = ANY (:reopening::text[]))
+        AND (SELECT request_id FROM present) IS NULL
     ON CONFLICT (run_id, request_id) DO NOTHING
     RETURNING request_id
 )

@@ -34,11 +34,11 @@ LIMIT :limit::integer
 INSERT INTO ductor.eec_workflow_run
     (run_id, tenant, definition, manifest_hash, status, started_at_us, updated_at_us, ended_at_us, key, parent_run_id,
     root_run_id, error_type, search_attributes, chain_run_id, iteration, successor_run_id,
-    parent_node)
+    parent_node, compensated)
 VALUES (:run_id::uuid, :tenant::text, :definition::text, :manifest_hash::text, :status::text, :started_at_us::bigint,
     :updated_at_us::bigint, :ended_at_us::bigint, :key::text, :parent_run_id::uuid, :root_run_id::uuid,
     :error_type::text, :search_attributes::json, :chain_run_id::uuid, :iteration::integer, :successor_run_id::uuid,
-    :parent_node::text)
+    :parent_node::text, :compensated::text)
 ON CONFLICT (run_id) DO NOTHING
 RETURNING run_id
 

@@ -111,7 +111,7 @@ async def _with_inputs(store: Store) -> RunWriter:
 
 def _everything(run: RunWriter, **fields: object) -> Commit:
     return run.commit(
-        head=HeadUpdate(status="failed", ended_at_us=START_US + 9, error_type="Declined"),
+        head=HeadUpdate(status="failed", ended_at_us=START_US + 9, error_type="Declined", compensated="partial"),
         timer=TimerUpdate(START_US + 5),
         payloads=(Payload("ab12", b'{"large":true}'),),
         controls=(ControlDisposition("request-1", "applied", "done"),),
@@ -127,6 +127,7 @@ async def test_everything_of_a_commit_is_written_with_its_row(store: Store):
     head = await store.head(run.run_id)
     assert head is not None
     assert (head.status, head.ended_at_us, head.error_type) == ("failed", START_US + 9, "Declined")
+    assert head.compensated == "partial"
     assert head.updated_at_us == START_US + 2
     assert await store.next_due_us() == START_US + 5
     assert await store.payload(run.run_id, "ab12") == b'{"large":true}'
@@ -144,6 +145,7 @@ async def test_nothing_of_a_commit_that_lost_is_written(store: Store):
     head = await store.head(run.run_id)
     assert head is not None
     assert (head.status, head.ended_at_us, head.error_type, head.updated_at_us) == ("running", None, None, START_US + 1)
+    assert head.compensated == ""
     assert await store.next_due_us() == START_US + 7
     assert await store.payload(run.run_id, "ab12") is None
     control = await store.control(run.run_id, "request-1")

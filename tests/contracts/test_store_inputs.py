@@ -14,7 +14,7 @@ from ductor.journal.commit import (
     Payload,
     TimerUpdate,
 )
-from ductor.journal.events import ErrorInfo, PayloadRef
+from ductor.journal.events import REOPENING_KINDS, ControlKind, ErrorInfo, PayloadRef
 from ductor.journal.records import AttemptRow
 from ductor.journal.store import Store
 from tests.contracts.writers import START_US, RunWriter, send, send_all, send_well, started, whole_feed
@@ -128,9 +128,10 @@ async def test_a_closed_run_refuses(store: Store, status):
     assert again.verdict == "duplicate"
 
 
-async def test_a_closed_run_takes_a_redrive(store: Store):
+@pytest.mark.parametrize("kind", sorted(REOPENING_KINDS))
+async def test_a_closed_run_takes_what_reopens_it(store: Store, kind: ControlKind):
     run = await started(store, head=HeadUpdate(status="failed", ended_at_us=START_US))
-    receipt = await store.request_control(run.control(kind="redrive"))
+    receipt = await store.request_control(run.control(kind=kind))
     assert receipt is not None
     assert receipt.verdict == "accepted"
     assert list(await store.runs_to_wake(LONG_AGO_US, 10)) == [run.run_id]

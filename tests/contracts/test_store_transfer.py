@@ -152,7 +152,7 @@ async def test_an_imported_run_is_read_as_it_was(store: Store):
         disposition="consumed",
         version=2,
     )
-    head = head_of(run, key="k-1", error_type="Boom", status="failed", search_attributes={"a": [1]})
+    head = head_of(run, key="k-1", error_type="Boom", status="failed", compensated="true", search_attributes={"a": [1]})
     is_new = await store.import_run(
         head,
         [definition()],
