@@ -7,15 +7,17 @@ from collections.abc import AsyncIterator, Iterator
 import asyncpg
 import pytest
 
+from ductor.actors.queue.items import QueueDisturbance
 from ductor.actors.queue.memory import MemoryQueue
 from ductor.actors.queue.postgres.queue import PostgresQueue
 from ductor.actors.queue.redis.connection import RedisSettings
 from ductor.actors.queue.redis.queue import RedisQueue
+from ductor.actors.queue.tiered import TieredQueue
 from ductor.journal.clock import SystemClock
 from ductor.journal.postgres.settings import ConnectionSettings
 from tests.postgres_fixtures import Database
 from tests.queue_harness import QueueUnderTest
-from tests.redis_server import RedisServer, redis_server_of_its_own
+from tests.redis_server import RedisServer, free_port, redis_server_of_its_own
 
 PATIENT_MS = 10_000
 """Tests that are not about time must not fail for a busy machine."""
@@ -99,7 +101,49 @@ async def postgres_queue(database: Database) -> AsyncIterator[QueueUnderTest]:
     await other.close()
 
 
-@pytest.fixture(params=["memory_queue", "redis_queue", "postgres_queue"])
+@pytest.fixture
+async def tiered_queue(
+    redis_server: RedisServer, redis_settings: RedisSettings, database: Database
+) -> AsyncIterator[QueueUnderTest]:
+    """Redis before PostgreSQL as two processes have them; both serve."""
+
+    def refuse(disturbance: QueueDisturbance) -> None:
+        raise AssertionError(disturbance)
+
+    async def expire_leases() -> None:
+        expire_leases_in_redis(redis_server, redis_settings.shard)
+        await expire_leases_in_postgres(database.dsn)
+
+    postgres = ConnectionSettings(dsn=database.dsn)
+    queue, other = (TieredQueue(RedisQueue(redis_settings, refuse), PostgresQueue(postgres), refuse) for _ in range(2))
+    await queue.open()
+    await other.open()
+    yield QueueUnderTest(queue, other, expire_leases, tiers=2)
+    await queue.close()
+    await other.close()
+
+
+@pytest.fixture
+async def second_tier_alone(database: Database) -> AsyncIterator[QueueUnderTest]:
+    """Redis before PostgreSQL where there is no Redis."""
+    nowhere = RedisSettings(url=f"redis://127.0.0.1:{free_port()}/0")
+
+    def note(disturbance: QueueDisturbance) -> None:
+        assert disturbance.reason == "unavailable"
+
+    async def expire_leases() -> None:
+        await expire_leases_in_postgres(database.dsn)
+
+    postgres = ConnectionSettings(dsn=database.dsn)
+    queue, other = (TieredQueue(RedisQueue(nowhere), PostgresQueue(postgres), note) for _ in range(2))
+    await queue.open()
+    await other.open()
+    yield QueueUnderTest(queue, other, expire_leases)
+    await queue.close()
+    await other.close()
+
+
+@pytest.fixture(params=["memory_queue", "redis_queue", "postgres_queue", "tiered_queue", "second_tier_alone"])
 def under_test(request: pytest.FixtureRequest) -> QueueUnderTest:
     """An open queue without items."""
     opened: QueueUnderTest = request.getfixturevalue(request.param)

@@ -12,11 +12,12 @@ LONG_MS = 60_000
 
 
 class QueueUnderTest(msgspec.Struct):
-    """`queue` and `other` are what two processes have on the same items."""
+    """`queue` and `other` are what two processes have on the same items. Each of `tiers` has bounds of its own."""
 
     queue: DistributedQueue
     other: DistributedQueue
     expire_leases: Callable[[], Awaitable[None]]
+    tiers: int = 1
 
 
 def item(token: object, tenant: str = "acme", priority: int = 0, queue: str = Q) -> QueueItem:

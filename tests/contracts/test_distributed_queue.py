@@ -196,11 +196,13 @@ async def test_a_returned_item_wakes_who_waits(under_test: QueueUnderTest):
 
 async def test_a_full_queue_refuses_and_takes_again_when_there_is_room(under_test: QueueUnderTest):
     await under_test.queue.set_queue_policy(Q, QueuePolicy(max_queued=2))
-    assert await under_test.queue.enqueue([item(1), item(2), item(3)]) == ["enqueued", "enqueued", "refused"]
-    assert await under_test.queue.enqueue([item(2)]) == ["held"]
-    assert (await under_test.queue.depth(Q)).queued == 2
+    room = 2 * under_test.tiers
+    items = [item(number) for number in range(room + 1)]
+    assert await under_test.queue.enqueue(items) == ["enqueued"] * room + ["refused"]
+    assert await under_test.queue.enqueue(items[1:2]) == ["held"]
+    assert (await under_test.queue.depth(Q)).queued == room
     await take(under_test.queue)
-    assert await under_test.other.enqueue([item(3), item(4)]) == ["enqueued", "refused"]
+    assert await under_test.other.enqueue([items[-1], item("more")]) == ["enqueued", "refused"]
 
 
 async def test_depth_tells_lanes_apart(under_test: QueueUnderTest):

@@ -12,6 +12,7 @@ from typing import Final
 
 import asyncpg
 
+from ductor.actors.queue.cancellation import LeaseCalls
 from ductor.actors.queue.distributed import (
     MAX_DEAD_LETTERS,
     MAX_DELIVERIES,
@@ -57,6 +58,7 @@ class PostgresQueue:
 
     def __init__(self, settings: ConnectionSettings) -> None:
         self._database = Database(settings)
+        self._lease_calls = LeaseCalls(self.release)
         self._nudge = asyncio.Event()
         self._is_closed = True
 
@@ -70,6 +72,7 @@ class PostgresQueue:
     async def close(self) -> None:
         self._is_closed = True
         self._wake()
+        await self._lease_calls.finish()
         await self._database.close()
 
     async def enqueue(self, items: Sequence[QueueItem]) -> list[EnqueueOutcome]:
@@ -100,37 +103,13 @@ class PostgresQueue:
         pause_ms = POLL_MIN_MS
         while True:
             nudge = self._nudge
-            leases, due_ms = await self.lease_now(queues, max_items=max_items, visibility_ms=visibility_ms)
+            call = self._lease(queues, max_items, visibility_ms)
+            leases, due_ms = await self._lease_calls.run(call, lambda answer: answer[0])
             left_ms = int((until_s - loop.time()) * 1_000)
             if leases or left_ms <= 0 or self._is_closed:
                 return leases
             pause_ms = min(pause_ms * 2, POLL_MAX_MS)
             await _wait(nudge, min(pause_ms, left_ms, POLL_MAX_MS if due_ms is None else due_ms))
-
-    async def lease_now(
-        self, queues: Sequence[str], *, max_items: int, visibility_ms: int
-    ) -> tuple[list[Lease], int | None]:
-        """Leases without waiting, and in how many ms something is due by itself (None: nothing is)."""
-        leases: list[Lease] = []
-        due_ms: int | None = None
-        for queue in queues:
-            if len(leases) == max_items:
-                break
-            *rows, last = await self._fetch(
-                "lease",
-                queue=queue,
-                wanted=max_items - len(leases),
-                visibility_us=visibility_ms * 1_000,
-                max_deliveries=MAX_DELIVERIES,
-                max_dead=MAX_DEAD_LETTERS,
-                max_taken_back=MAX_EXPIRED_PER_LEASE,
-                lanes_looked_at=LANES_LOOKED_AT,
-            )
-            leases += [_lease(queue, row) for row in rows]
-            if last["out_due_in_us"] is not None:
-                due_of_queue_ms = max(0, last["out_due_in_us"]) // 1_000 + 1
-                due_ms = due_of_queue_ms if due_ms is None else min(due_ms, due_of_queue_ms)
-        return leases, due_ms
 
     async def renew(self, leases: Sequence[Lease], *, visibility_ms: int) -> list[bool]:
         return await self._for_each("renew", leases, visibility_us=visibility_ms * 1_000)
@@ -243,9 +222,28 @@ class PostgresQueue:
             tier=TIER, is_available=not is_standby, reason="the server is a standby" if is_standby else ""
         )
 
-    async def wait_for_nudge(self, timeout_ms: int) -> None:
-        """Return when something happens in this process that may let an item be leased, or after the time."""
-        await _wait(self._nudge, timeout_ms)
+    async def _lease(self, queues: Sequence[str], max_items: int, visibility_ms: int) -> tuple[list[Lease], int | None]:
+        """Leases without waiting, and in how many ms something is due by itself (None: nothing is)."""
+        leases: list[Lease] = []
+        due_ms: int | None = None
+        for queue in queues:
+            if len(leases) == max_items:
+                break
+            *rows, last = await self._fetch(
+                "lease",
+                queue=queue,
+                wanted=max_items - len(leases),
+                visibility_us=visibility_ms * 1_000,
+                max_deliveries=MAX_DELIVERIES,
+                max_dead=MAX_DEAD_LETTERS,
+                max_taken_back=MAX_EXPIRED_PER_LEASE,
+                lanes_looked_at=LANES_LOOKED_AT,
+            )
+            leases += [_lease(queue, row) for row in rows]
+            if last["out_due_in_us"] is not None:
+                due_of_queue_ms = max(0, last["out_due_in_us"]) // 1_000 + 1
+                due_ms = due_of_queue_ms if due_ms is None else min(due_ms, due_of_queue_ms)
+        return leases, due_ms
 
     async def _fetch(self, query: str, **values: object) -> list[asyncpg.Record]:
         try:

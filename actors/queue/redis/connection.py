@@ -144,12 +144,16 @@ class RedisConnection:
                 await self._waiting.acquire()
         except TimeoutError:
             return
+        # in a task of its own: the driver may miss that its caller was cancelled
+        popping = asyncio.ensure_future(client.blpop(bells, timeout=timeout_s))
+        popping.add_done_callback(self._note_popped)
         try:
-            await client.blpop(bells, timeout=timeout_s)
+            await asyncio.shield(popping)
         except _LOST as error:
             raise unavailable(error) from error
-        finally:
-            self._waiting.release()
+        except asyncio.CancelledError:
+            popping.cancel()
+            raise
 
     async def replication_id(self) -> str:
         """What names the history of this server's data, empty where it is not told; a change is a disturbance."""
@@ -165,6 +169,11 @@ class RedisConnection:
         if previous and found != previous:
             self._disturbed(f"{self.epoch}/{previous}", f"{self.epoch}/{found}")
         return found
+
+    def _note_popped(self, popping: "asyncio.Future[object]") -> None:
+        self._waiting.release()
+        if not popping.cancelled():
+            popping.exception()  # who waits was told it; if nobody does, it is of no interest
 
     def _note_epoch(self, epoch: str) -> None:
         previous, self.epoch = self.epoch, epoch

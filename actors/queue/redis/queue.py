@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final, cast
 
+from ductor.actors.queue.cancellation import LeaseCalls
 from ductor.actors.queue.distributed import (
     MAX_DEAD_LETTERS,
     MAX_DELIVERIES,
@@ -53,6 +54,7 @@ class RedisQueue:
         """Args: `on_disturbance` is called on the event loop, and must not block."""
         self._on_disturbance = on_disturbance
         self._connection = RedisConnection(settings, self._note_disturbance)
+        self._lease_calls = LeaseCalls(self.release)
         self._policies: dict[tuple[str, ...], tuple[Argument, ...]] = {}
         self._is_closed = False
         self._has_lost_policies = False
@@ -63,6 +65,7 @@ class RedisQueue:
 
     async def close(self) -> None:
         self._is_closed = True
+        await self._lease_calls.finish()
         await self._connection.close()
 
     async def enqueue(self, items: Sequence[QueueItem]) -> list[EnqueueOutcome]:
@@ -84,7 +87,8 @@ class RedisQueue:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + wait_ms / 1_000
         while True:
-            leases, due_ms = await self._lease(queues, max_items, visibility_ms)
+            call = self._lease(queues, max_items, visibility_ms)
+            leases, due_ms = await self._lease_calls.run(call, lambda answer: answer[0])
             left_ms = int((until_s - loop.time()) * 1_000)
             if leases or left_ms <= 0 or self._is_closed:
                 return leases
@@ -221,7 +225,11 @@ class RedisQueue:
 
     async def _set_policy(self, queue: str, scope: tuple[str, ...], policy: tuple[Argument, ...]) -> None:
         self._policies[(queue, *scope)] = policy
-        await self._run("policy", queue, *scope, *policy)
+        try:
+            await self._run("policy", queue, *scope, *policy)
+        except QueueUnavailableError:
+            self._has_lost_policies = True
+            raise
 
     def _note_disturbance(self, disturbance: QueueDisturbance) -> None:
         self._has_lost_policies = True
