@@ -21,6 +21,7 @@ from scripts.benchmarks.fan_out import measure_fan_out
 from scripts.benchmarks.folding import measure_fold
 from scripts.benchmarks.journal_size import measure_journal_size
 from scripts.benchmarks.latency import measure_latency
+from scripts.benchmarks.projecting import measure_projections
 from scripts.benchmarks.report import Table, print_table
 from scripts.benchmarks.server import BenchmarkServer, benchmark_server
 from scripts.benchmarks.throughput import measure_throughput
@@ -78,6 +79,10 @@ async def _cost_centres(server: BenchmarkServer, is_quick: bool) -> list[Table]:
     return [await measure_cost_centres(server, is_quick=is_quick)]
 
 
+async def _projections(server: BenchmarkServer, is_quick: bool) -> list[Table]:
+    return await measure_projections(server, is_quick=is_quick)
+
+
 MEASUREMENTS: dict[str, Measure] = {
     "throughput": _throughput,
     "cost-centres": _cost_centres,
@@ -90,6 +95,7 @@ MEASUREMENTS: dict[str, Measure] = {
     "parked": _parked,
     "timers": _timers,
     "signals": _signals,
+    "projections": _projections,
     "fan-out": _fan_out,
 }
 
