@@ -9,7 +9,7 @@ from typing import Any
 from ductor.actors.tasks import Task
 from ductor.definitions.expressions import FunctionLibrary
 from ductor.definitions.model import Definition
-from ductor.definitions.steps import AnyStep, TaskStep
+from ductor.definitions.steps import AnyStep, ScatterStep, TaskStep
 from ductor.errors import FunctionsNotLoadedError, TasksNotLoadedError
 
 
@@ -18,6 +18,7 @@ def needed_handlers(definition: Definition) -> frozenset[str]:
     steps: list[AnyStep] = [*definition.steps, *definition.defer]
     for body in definition.bodies.values():
         steps.extend(body.steps)
+    steps.extend(step.do for step in steps if isinstance(step, ScatterStep) and step.do is not None)
     names: set[str] = set()
     for step in steps:
         if isinstance(step, TaskStep):

@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from ductor.actors.reasons.child_runs import child_run_reason
 from ductor.actors.reasons.leases import lease_reason
 from ductor.actors.reasons.people import approval_reason, asked_reason
-from ductor.actors.reasons.reason import Reason, ReasonKind, Subject, condition_details, listed, shown, standing_still
+from ductor.actors.reasons.reason import Reason, Subject, condition_details, listed, shown, standing_still
 from ductor.actors.steps.event_set import arrived_events, missing_names
 from ductor.actors.steps.wait import ends_at_goal
 from ductor.actors.tick.retry import policy_for
@@ -29,8 +30,7 @@ def parked_reason(subject: Subject, node: ProgramNode) -> Reason:
     assert state.waiting is not None
     if state.waiting == "lease":
         return lease_reason(subject, node)  # its own timeout has not begun
-    find = _REASONS.get(state.waiting)
-    reason = _unspecific(node, state.waiting) if find is None else find(subject, node)
+    reason = _REASONS[state.waiting](subject, node)
     return msgspec.structs.replace(
         reason,
         ref=node.ref,
@@ -210,15 +210,8 @@ def _digest(subject: Subject, node: ProgramNode) -> Reason:
     return Reason(kind="digest", text=text, details=details)
 
 
-def _unspecific(node: ProgramNode, waiting: WaitingType) -> Reason:
-    kinds: dict[WaitingType, tuple[ReasonKind, str]] = {
-        "child": ("child", "waits for its child run"),
-    }
-    kind, text = kinds[waiting]
-    return Reason(kind=kind, text=text, ref=node.ref)
-
-
 _REASONS: dict[WaitingType, Callable[[Subject, ProgramNode], Reason]] = {
+    "child": child_run_reason,
     "timer": _timer,
     "signal": _signal,
     "event": _event,
