@@ -2,18 +2,23 @@
 what survives kills and races."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 
 from ductor.actors.context import TaskContext
+from ductor.actors.errors import WaitTimeoutError
 from ductor.actors.host import EngineHost, HostOptions
 from ductor.actors.tasks import Task, task
 from ductor.definitions.values import JsonValue
+from ductor.journal.codec import decode_events
+from ductor.journal.commit import Commit, CommitAnswer
 from ductor.journal.errors import StoreUnavailableError
-from ductor.journal.events import RUN_LEASE
+from ductor.journal.events import RUN_LEASE, LeaseGranted, NodeSettled
 from ductor.journal.lease_store import LeaseChange, LeaseKey
+from ductor.journal.records import FeedPosition, RunFilter
 from ductor.journal.store import Store
 from ductor.testing import virtual_time
 from tests.actors.hosting import Bench, WrappedStore
@@ -72,8 +77,8 @@ async def status(host: EngineHost, run_id: str) -> str:
 
 
 async def nothing_is_left(bench: Bench) -> None:
-    """No place is held or waited for, and no key has to be looked at: what has ended last may just be looked at."""
-    await asyncio.sleep(1)
+    """No place is held or waited for, and no key has to be looked at, once every part of the sweep has had its turn."""
+    await asyncio.sleep(5)
     assert await bench.store.leases() == []
     assert await bench.store.lease_work(None, 100) == []
 
@@ -265,3 +270,83 @@ async def test_the_lease_of_a_whole_run_is_listed_under_its_name():
         assert (waiter.run_id, waiter.fence) == (second, 0)
         told: JsonValue = printer.fences[0]
         assert told == holder.fence
+
+
+class MortalStore(WrappedStore):
+    """The host dies at its n-th commit or look, before it reaches the store or before its answer: from then on it hears
+    and does nothing."""
+
+    def __init__(self, store: Store, dies_at: int, *, after: bool) -> None:
+        super().__init__(store)
+        self.left, self.after, self.is_dead = dies_at, after, False
+
+    def commit(self, commit: Commit, answer: Callable[[CommitAnswer], None]) -> None:
+        was_dead = self.is_dead
+        self._count()
+        if not self.is_dead:
+            self.inner.commit(commit, answer)
+        elif self.after and not was_dead:
+            self.inner.commit(commit, lambda _answer: None)
+
+    async def grant_leases(self, key: LeaseKey) -> LeaseChange:
+        was_dead = self.is_dead
+        self._count()
+        change = await self.inner.grant_leases(key) if not self.is_dead or (self.after and not was_dead) else None
+        if change is None or self.is_dead:
+            raise StoreUnavailableError("killed")
+        return change
+
+    def _count(self) -> None:
+        self.left -= 1
+        self.is_dead = self.is_dead or self.left < 0
+
+    def __getattr__(self, name: str) -> Any:
+        if self.is_dead and name not in ("open", "close"):
+            raise StoreUnavailableError("killed")
+        return getattr(self.inner, name)
+
+
+MIXED = """
+input: {type: object}
+lease: {key: "whole-${trigger.n % 2}"}
+steps:
+  - {ref: print, type: task, task: work, input: {n: "${trigger.n}"}, lease: {key: printer}, next: again}
+  - {ref: again, type: task, task: work, input: {n: "${trigger.n}"}, lease: {key: printer, timeout: 1h}}
+"""
+OPERATIONS = 45
+"""Commits and looks that the runs below need in all, at most."""
+
+
+async def most_printing(bench: Bench) -> int:
+    """How many steps had the lease `printer` at once, at most, by the journal in the order of its commits."""
+    held: set[tuple[str, str]] = set()
+    most = 0
+    for entry in await bench.store.feed(FeedPosition(), 10_000):
+        row = entry.transition
+        for event in decode_events(row.events, run_id=row.run_id, version=row.version):
+            if isinstance(event, LeaseGranted) and event.node != RUN_LEASE:
+                held.add((row.run_id, event.node))
+            elif isinstance(event, NodeSettled):
+                held.discard((row.run_id, event.node))
+            most = max(most, len(held))
+    return most
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("dies_at", range(OPERATIONS))
+@virtual_time
+async def test_killed_at_every_commit_and_look_nothing_is_lost(dies_at: int, after: bool):
+    bench, printer = Bench(), Printer(0.5)
+    mortal = MortalStore(bench.store, dies_at, after=after)
+    with suppress(StoreUnavailableError, TimeoutError, WaitTimeoutError):
+        async with hosting(bench, printer, MIXED, mortal) as host:  # type: ignore[arg-type]
+            async with asyncio.timeout(5):
+                runs = [await start(host, n) for n in range(4)]
+                await host.request(runs[1], "cancel")
+                for run_id in runs:
+                    await status(host, run_id)
+    async with hosting(bench, printer, MIXED) as host:
+        for head in await bench.store.heads(RunFilter()):
+            assert await status(host, head.run_id) in ("completed", "cancelled")
+        await nothing_is_left(bench)
+    assert await most_printing(bench) <= 1
