@@ -6,10 +6,11 @@ import msgspec
 
 from ductor.actors.children_of_steps import ChildCounts, child_counts
 from ductor.actors.tick.gathering import output_of
+from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.definitions.manifest import CompiledManifest
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.codec import decode_events
-from ductor.journal.events import AnyEvent, ErrorInfo, RunStatus
+from ductor.journal.events import AnyEvent, Compensated, ErrorInfo, RunStatus
 from ductor.journal.records import Head, Transition
 from ductor.journal.state import NodeState, RunState
 
@@ -45,12 +46,15 @@ def history_row(row: Transition, iteration: int) -> HistoryRow:
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended; of a chain, how its latest run did."""
+    """How a run ended. `successor_run_id` is that of the run that continues one which is `continued`; `compensated`:
+    all that it had done was undone (`true`), or not all (`partial`); empty where there was nothing to undo."""
 
     run_id: str
     status: RunStatus
     output: JsonValue = None
     error: ErrorInfo | None = None
+    successor_run_id: str | None = None
+    compensated: Compensated = ""
 
 
 class StepView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -62,6 +66,7 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         task: the handler of the attempt in flight.
         dispatched_at_us: when that attempt was dispatched.
         children: of a scatter that has its items: how far its children are.
+        undo: the status of its undo, empty as long as that has not begun; undo_error: what it failed with.
     """
 
     ref: str
@@ -78,6 +83,8 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: ErrorInfo | None = None
     is_defer: bool = False
     children: ChildCounts | None = None
+    undo: str = ""
+    undo_error: ErrorInfo | None = None
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +94,8 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
         reason: why it ended or is going to, or why another one continues it.
         iteration: its place in its chain; chain_run_id, continued_from_run_id, successor_run_id: the first run of it,
             the one before and the one after, as far as there are such.
+        compensated: as of `RunOutcome`.
+        not_undone: of a run that ended badly: steps that were done and have an undo which failed or did not run.
     """
 
     run_id: str
@@ -111,6 +120,8 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     chain_run_id: str | None = None
     continued_from_run_id: str | None = None
     successor_run_id: str | None = None
+    compensated: Compensated = ""
+    not_undone: tuple[str, ...] = ()
 
 
 def outcome_of(state: RunState) -> RunOutcome:
@@ -120,6 +131,8 @@ def outcome_of(state: RunState) -> RunOutcome:
         status=state.status,
         output=state.value(state.output, state.output_ref),
         error=state.error,
+        successor_run_id=state.successor_run_id,
+        compensated=state.compensated,
     )
 
 
@@ -150,11 +163,20 @@ def run_view(head: Head, state: RunState, manifest: CompiledManifest) -> RunView
         chain_run_id=state.chain_run_id,
         continued_from_run_id=state.continued_from_run_id,
         successor_run_id=state.successor_run_id,
+        compensated=state.compensated,
+        not_undone=_not_undone(state),
     )
 
 
+def _not_undone(state: RunState) -> tuple[str, ...]:
+    """In the order in which the steps were done."""
+    if not state.is_terminal or state.status in ("completed", "continued"):
+        return ()
+    return (*state.undoable, *reversed(state.not_undone))
+
+
 def _step_view(state: RunState, ref: str, type_name: str, *, is_defer: bool) -> StepView:
-    node = state.nodes.get(ref) or NodeState()
+    node, undo = state.nodes.get(ref) or NodeState(), state.nodes.get(ref + UNDO_SUFFIX) or NodeState()
     status: str = node.status
     if state.is_terminal and status == "pending":
         status = "cancelled"  # the run ended before it came to this step
@@ -174,6 +196,8 @@ def _step_view(state: RunState, ref: str, type_name: str, *, is_defer: bool) -> 
         error=node.error,
         is_defer=is_defer,
         children=None if node.fanout is None else child_counts(node.fanout),
+        undo="" if undo.status == "pending" else undo.status,
+        undo_error=undo.error,
     )
 
 

@@ -146,12 +146,29 @@ class Client(ReadModelClient):
         *,
         definition: str | None = None,
         statuses: Sequence[RunStatus] = (),
+        parent: str | None = None,
+        root: str | None = None,
         before: str | None = None,
         limit: int = 50,
+        shows_continued: bool = False,
     ) -> Sequence[Head]:
-        """Runs of the tenant, newest first. `before`, a run id, continues a page."""
+        """Runs of the tenant, newest first.
+
+        Args:
+            parent: only runs that this one has started.
+            root: only runs below this one, at any depth.
+            before: a run id, continues a page.
+            shows_continued: also runs that other ones continue; without it a chain shows its latest run.
+        """
         which = RunFilter(
-            tenant=self.tenant, definition=definition, statuses=tuple(statuses), before_run_id=before, limit=limit
+            tenant=self.tenant,
+            definition=definition,
+            statuses=tuple(statuses),
+            parent_run_ids=() if parent is None else (parent,),
+            root_run_id=root,
+            before_run_id=before,
+            limit=limit,
+            shows_continued=shows_continued,
         )
         return await self.engine.runs(which)
 

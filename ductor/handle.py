@@ -13,13 +13,14 @@ from ductor.actors.views import HistoryRow, RunView
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.errors import unsuccessful
 from ductor.journal.events import ControlKind
-from ductor.journal.records import Control, ControlReceipt, MessageReceipt
+from ductor.journal.records import Control, ControlReceipt, Head, MessageReceipt
 from ductor.transaction import TransactionClient
 
 if TYPE_CHECKING:
     import asyncpg
 
 HISTORY_PAGE = 1_000
+CHAIN_PAGE = 1_000
 
 
 class RunHandle:
@@ -59,13 +60,42 @@ class RunHandle:
             raise unsuccessful(outcome.status, self.run_id, outcome.error)
         return outcome.output
 
-    async def status(self) -> RunView:
-        """The run as its journal tells, with every step."""
-        return await self._client.view(self.run_id, tenant=self._tenant)
+    async def status(self, *, follows: bool = True) -> RunView:
+        """The run as its journal tells, with every step.
 
-    async def explain(self) -> Explanation:
-        """Why the run does not move, or why it ended as it did: a tree of reasons."""
-        return await self._client.explain(self.run_id, tenant=self._tenant)
+        Args:
+            follows: where other runs continue this one, the latest is meant; False: this very one.
+        """
+        return await self._client.view(self.run_id, tenant=self._tenant, follows=follows)
+
+    async def explain(self, *, follows: bool = True) -> Explanation:
+        """Why the run does not move, or why it ended as it did: a tree of reasons. `follows` as of `status`."""
+        return await self._client.explain(self.run_id, tenant=self._tenant, follows=follows)
+
+    async def chain(self) -> list[Head]:
+        """The runs that continue each other to which this one belongs, in order; itself where there are no others."""
+        heads: list[Head] = []
+        while True:
+            after = heads[-1].iteration if heads else -1
+            page = await self._client.chain(self.run_id, after_iteration=after, limit=CHAIN_PAGE)
+            heads.extend(page)
+            if len(page) < CHAIN_PAGE:
+                return heads
+
+    async def children(self, *, before: str | None = None, limit: int = 50) -> Sequence[Head]:
+        """Runs that this one has started, newest first.
+
+        Args:
+            before: a run id, continues a page.
+        """
+        which = RunFilter(
+            tenant=self._tenant, parent_run_ids=(self.run_id,), before_run_id=before, limit=limit, shows_continued=True
+        )
+        return await self._client.runs(which)
+
+    async def tree(self, *, limit: int = MAX_TREE_RUNS) -> RunTree:
+        """This run and all that it has started, at any depth; of `limit` runs at most. Raises RunNotFoundError."""
+        return await self._client.tree(self.run_id, tenant=self._tenant, limit=limit)
 
     async def children_of_step(
         self, step: str, *, after: int = -1, limit: int = 100, status: ChildStepStatus | None = None
@@ -84,12 +114,22 @@ class RunHandle:
             self.run_id, step, after=after, limit=limit, status=status, tenant=self._tenant
         )
 
-    async def history(self) -> list[HistoryRow]:
-        """All rows of its journal, in order."""
+    async def history(self, *, follows: bool = True, whole_chain: bool = False) -> list[HistoryRow]:
+        """All rows of its journal, in order.
+
+        Args:
+            follows: as of `status`.
+            whole_chain: the rows of all runs of its chain, as if they were one.
+        """
         rows: list[HistoryRow] = []
+        run_id = await self._client.latest(self.run_id) if follows else self.run_id
         while True:
-            after = rows[-1].version if rows else 0
-            page = await self._client.history(self.run_id, after_version=after, limit=HISTORY_PAGE)
+            if whole_chain:
+                place = (rows[-1].iteration, rows[-1].version) if rows else (0, 0)
+                page = await self._client.chain_history(run_id, after=place, limit=HISTORY_PAGE)
+            else:
+                after = rows[-1].version if rows else 0
+                page = await self._client.history(run_id, after_version=after, limit=HISTORY_PAGE)
             rows.extend(page)
             if len(page) < HISTORY_PAGE:
                 return rows
@@ -215,6 +255,13 @@ class RunHandle:
         """Ask a paused run to go on. One that is not paused refuses it, on record. Raises as `cancel`."""
         return await self._ask("resume", by, request_id, {})
 
+    async def compensate(self, *, by: str = "", reason: str = "", request_id: str | None = None) -> ControlReceipt:
+        """Ask a run that has ended to undo what it has done and not undone. One that had completed ends as cancelled.
+
+        Whether there is anything to undo is decided by its next tick, and is on record: `control` tells.
+        """
+        return await self._ask("compensate", by, request_id, {"reason": reason} if reason else {})
+
     async def redrive(
         self,
         from_steps: Sequence[str] = (),
@@ -237,6 +284,13 @@ class RunHandle:
         if input is not msgspec.UNSET:
             arguments["input"] = input
         return await self._ask("redrive", by, request_id, arguments)
+
+    async def continue_as_new(self, *, by: str = "", reason: str = "", request_id: str | None = None) -> ControlReceipt:
+        """Ask the run to make way for a new one that begins from the entrypoints, with its context.
+
+        What is under way may finish first, and what waits in its inbox goes along. Raises as `cancel`.
+        """
+        return await self._ask("continue_as_new", by, request_id, {"reason": reason} if reason else {})
 
     async def control(self, request_id: str) -> Control | None:
         """What became of something that was asked under this id; None when there is none.

@@ -56,6 +56,7 @@ class SyncRunHandle:
     explain = _of_handle(RunHandle.explain)
     children_of_step = _of_handle(RunHandle.children_of_step)
     history = _of_handle(RunHandle.history)
+    chain = _of_handle(RunHandle.chain)
     approve = _of_handle(RunHandle.approve)
     reject = _of_handle(RunHandle.reject)
     case = _of_handle(RunHandle.case)
@@ -66,6 +67,8 @@ class SyncRunHandle:
     pause = _of_handle(RunHandle.pause)
     resume = _of_handle(RunHandle.resume)
     redrive = _of_handle(RunHandle.redrive)
+    compensate = _of_handle(RunHandle.compensate)
+    continue_as_new = _of_handle(RunHandle.continue_as_new)
     control = _of_handle(RunHandle.control)
 
     def signal(

@@ -250,10 +250,10 @@ class MemoryStore(
         """List runs, newest first."""
         self._check_open()
         run_ids = self._run_ids
-        if which.parent_run_id is not None:
-            run_ids = self._by_parent.get(which.parent_run_id, SortedItems[str]())
-        elif which.root_run_id is not None:
+        if which.root_run_id is not None:
             run_ids = self._by_root.get(which.root_run_id, SortedItems[str]())
+        if which.parent_run_ids:
+            run_ids = self._children_of(which.parent_run_ids)
         newest_first = (self._runs[run_id] for run_id in run_ids.descending(which.before_run_id))
         found = (run for run in newest_first if _fits(run.head, which))
         return [run.read_head() for run in islice(found, which.limit)]
@@ -303,9 +303,11 @@ class MemoryStore(
         return ControlReceipt(request_id=control.request_id, verdict="accepted", run_id=run_id)
 
     async def control(self, run_id: str, request_id: str) -> Control | None:
-        """A request and what became of it."""
+        """A request and what became of it, in whichever run of the chain it is now."""
         run = self._run(run_id)
-        return None if run is None else run.read_control(request_id)
+        places = [] if run is None else self._places_of_input(run, "control", request_id)
+        found = (self._runs[place].read_control(request_id) for place in places)
+        return next((control for control in found if control is not None), None)
 
     async def append_attempt(self, row: AttemptRow, payloads: Sequence[Payload] = ()) -> None:
         """Store a result; the first row of a (run, node, generation) stays. A run that is gone takes none."""
@@ -464,7 +466,7 @@ def _fits(head: Head, which: RunFilter) -> bool:
     return (
         which.tenant in {None, head.tenant}
         and which.definition in {None, head.definition}
-        and which.parent_run_id in {None, head.parent_run_id}
+        and (not which.parent_run_ids or head.parent_run_id in which.parent_run_ids)
         and which.root_run_id in {None, head.root_run_id}
         and (not which.statuses or head.status in which.statuses)
         and not (which.hides_continued and head.status == "continued")

@@ -35,7 +35,7 @@ class MemoryChains(MemoryBase):
 
     def _latest_run(self, run: RunRows) -> RunRows:
         """The run that is meant where this one is named."""
-        return self._runs[self._latest[_chain_of(run)]] if run.is_continued else run
+        return self._runs[self._latest.get(_chain_of(run), run.head.run_id)] if run.is_continued else run
 
     def _places_of_input(self, run: RunRows, kind: InputKind, input_id: str) -> list[str]:
         """The runs that may have an input that is sent to `run`, the likeliest first."""

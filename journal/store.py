@@ -130,7 +130,7 @@ class Store(BulkControlStore, DigestStore, LeaseStore, TransferStore, Protocol):
         ...
 
     async def control(self, run_id: str, request_id: str) -> Control | None:
-        """A request and what became of it."""
+        """A request and what became of it, in whichever run of the chain it is now."""
         ...
 
     async def inputs(self, run_id: str) -> RunInputs | None:

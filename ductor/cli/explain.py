@@ -7,6 +7,7 @@ def explain(
     run: str,
     /,
     *,
+    follow: bool = True,
     database: DatabaseOptions = DatabaseOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
@@ -16,6 +17,8 @@ def explain(
     ----------
     run
         Id of the run.
+    follow
+        Where other runs continue this one, explain the latest; with `--no-follow` this very one.
     """
     from ductor.actors.explain import lines
     from ductor.cli.output import print_json
@@ -23,7 +26,7 @@ def explain(
 
     async def work() -> int:
         async with connected(database, output.output) as client:
-            explanation = await client.run(run).explain()
+            explanation = await client.run(run).explain(follows=follow)
         if output.output == "table":
             print("\n".join(lines(explanation)))
         else:

@@ -40,6 +40,8 @@ COMMANDS: Final = {
     "cancel": "Ask runs to stop in order.",
     "terminate": "End runs at once.",
     "redrive": "Let a run that failed go on.",
+    "compensate": "Undo what a run has done.",
+    "continue": "Let a run begin anew with what it has learned.",
     "receipt": "Tell what became of something that was sent or asked.",
     "replay": "Look at what a run was, prove it, and try what else it might have been.",
     "verify": "Prove that nothing of a run's record was changed.",

@@ -12,8 +12,11 @@ def runs(
     *,
     status: Annotated[tuple[RunStatus, ...], Parameter(negative="")] = (),
     definition: str | None = None,
+    parent: str | None = None,
+    root: str | None = None,
     limit: Annotated[int, Parameter(help="How many at most.")] = 50,
     before: str | None = None,
+    continued: Annotated[bool, Parameter(negative="")] = False,
     database: DatabaseOptions = DatabaseOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
@@ -25,10 +28,16 @@ def runs(
         Only runs with this status; may be given several times.
     definition
         Only runs of this definition.
+    parent
+        Id of a run: only those that it has started.
+    root
+        Id of a run: only those below it, at any depth.
     before
         Id of a run: only runs older than it, to continue a page.
+    continued
+        List also runs that other ones continue; without it a chain shows its latest run.
     """
-    from ductor.cli.arguments import ArgumentError
+    from ductor.cli.arguments import ArgumentError, run_id_argument
     from ductor.cli.output import print_rows, timestamp
     from ductor.cli.session import connected, run_async
 
@@ -37,7 +46,15 @@ def runs(
 
     async def work() -> int:
         async with connected(database, output.output) as client:
-            heads = await client.runs(definition=definition, statuses=status, before=before, limit=limit)
+            heads = await client.runs(
+                definition=definition,
+                statuses=status,
+                parent=None if parent is None else run_id_argument("--parent", parent),
+                root=None if root is None else run_id_argument("--root", root),
+                before=before,
+                limit=limit,
+                shows_continued=continued,
+            )
         cells = [
             (
                 head.run_id,

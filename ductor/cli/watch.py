@@ -23,7 +23,7 @@ def watch(
     Parameters
     ----------
     run
-        Id of the run.
+        Id of the run; where other runs continue it, the latest is watched, and those that continue that one.
     timeout
         Watch so long at most, as `10m`; exit code 4 when the time is over.
     from_start
@@ -33,6 +33,7 @@ def watch(
 
     from ductor.actors.errors import WaitTimeoutError
     from ductor.cli.arguments import duration_argument
+    from ductor.cli.output import say
     from ductor.cli.rows import print_row
     from ductor.cli.session import connected, run_async
     from ductor.errors import unsuccessful
@@ -42,19 +43,22 @@ def watch(
     async def work() -> int:
         async with connected(database, output.output) as client:
             view = await client.run(run).status()
-            version = 0 if from_start else view.version
+            watched, version = view.run_id, 0 if from_start else view.version
             while True:
-                rows = await client.engine.history(run, after_version=version)
+                rows = await client.engine.history(watched, after_version=version)
                 for row in rows:
                     print_row(row, output.output)
                     version = row.version
-                outcome = await client.engine.ended(run) if not rows else None
-                if outcome is not None:
-                    break
-                if not rows:
+                outcome = await client.engine.ended(watched) if not rows else None
+                if outcome is None and not rows:
                     await asyncio.sleep(POLL_S)
+                elif outcome is not None and outcome.successor_run_id is None:
+                    break
+                elif outcome is not None and outcome.successor_run_id is not None:
+                    watched, version = outcome.successor_run_id, 0
+                    say(f"continued as run {watched}", output.output)
         if outcome.status != "completed":
-            raise unsuccessful(outcome.status, run, outcome.error)
+            raise unsuccessful(outcome.status, watched, outcome.error)
         return 0
 
     async def bounded() -> int:

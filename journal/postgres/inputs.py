@@ -54,7 +54,7 @@ class Inputs:
         return ControlReceipt(request_id=control.request_id, verdict="duplicate", run_id=run_id)
 
     async def control(self, run_id: str, request_id: str) -> Control | None:
-        """A request and what became of it."""
+        """A request and what became of it, in whichever run of the chain it is now."""
         if not is_run_id(run_id):
             return None
         row = await self._database.fetch_row("control", run_id=run_id, request_id=request_id)

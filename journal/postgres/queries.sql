@@ -64,7 +64,8 @@ WITH given AS (
 run AS (
     SELECT r.run_id, r.status, r.chain_run_id FROM given g JOIN ductor.eec_workflow_run r ON r.run_id = CASE
         WHEN g.status <> 'continued' THEN g.run_id
-        ELSE (SELECT c.latest_run_id FROM ductor.eec_run_chain c WHERE c.chain_run_id = g.chain_run_id) END
+        ELSE coalesce((SELECT c.latest_run_id FROM ductor.eec_run_chain c WHERE c.chain_run_id = g.chain_run_id), g.run_id)
+        END
 ),
 present AS (
     SELECT request_id, run_id FROM ductor.eec_workflow_control
@@ -104,8 +105,15 @@ SELECT text FROM (
 ) AS c ORDER BY iteration LIMIT :limit::integer
 
 -- name: control
+-- Where the run was continued the request may be with another run of the chain.
 SELECT row_to_json(c)::text FROM ductor.eec_workflow_control c
-WHERE c.run_id = :run_id::uuid AND c.request_id = :request_id::text
+WHERE c.request_id = :request_id::text AND c.run_id = ANY (ARRAY[:run_id::uuid,
+    (SELECT i.run_id FROM ductor.eec_workflow_run r JOIN ductor.eec_chain_input i
+     ON i.chain_run_id = coalesce(r.chain_run_id, r.run_id) AND i.kind = 'control' AND i.input_id = :request_id::text
+     WHERE r.run_id = :run_id::uuid),
+    (SELECT l.latest_run_id FROM ductor.eec_workflow_run r JOIN ductor.eec_run_chain l
+     ON l.chain_run_id = coalesce(r.chain_run_id, r.run_id) WHERE r.run_id = :run_id::uuid)])
+ORDER BY c.disposition = 'forwarded' LIMIT 1
 
 -- name: append_attempt
 WITH run AS (SELECT run_id FROM ductor.eec_workflow_run WHERE run_id = :run_id::uuid),

@@ -47,7 +47,8 @@ WITH given AS (
 run AS (
     SELECT r.run_id, r.status, r.chain_run_id FROM given g JOIN ductor.eec_workflow_run r ON r.run_id = CASE
         WHEN g.status <> 'continued' THEN g.run_id
-        ELSE (SELECT c.latest_run_id FROM ductor.eec_run_chain c WHERE c.chain_run_id = g.chain_run_id) END
+        ELSE coalesce((SELECT c.latest_run_id FROM ductor.eec_run_chain c WHERE c.chain_run_id = g.chain_run_id), g.run_id)
+        END
 ),
 present AS (
     SELECT run_id, position, at_us, disposition, applied_version FROM ductor.eec_workflow_signal

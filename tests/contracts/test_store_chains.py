@@ -169,7 +169,7 @@ async def test_controls_that_wait_go_along_but_for_the_one_that_was_taken_up(sto
     ]
     moved = await store.control(first.run_id, "cancel-1")
     assert moved is not None
-    assert (moved.disposition, moved.outcome) == ("forwarded", second.run_id)
+    assert (moved.run_id, moved.disposition) == (second.run_id, "")
     done = await store.control(first.run_id, "continue-1")
     assert done is not None
     assert done.disposition == "applied"

@@ -181,6 +181,7 @@ async def test_a_duplicate_gets_the_first_ones_receipt_through_its_whole_life(st
             at_us=first.at_us,
             disposition=disposition,  # type: ignore[arg-type]
             version=2,
+            run_id=run.run_id,
         )
         assert await store.message_receipt(run.run_id, "message-1") == expected, version
         assert await store.send_message(run.run_id, signal(payload="other")) == expected

@@ -64,7 +64,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 async def played_run(client: Client, run_id: str) -> PlayedRun:
     """Read a run."""
     handle = RunHandle(client, run_id)
-    history = tuple(await handle.history())
+    history = tuple(await handle.history(whole_chain=True))
     emitted = [
         EmittedEvent(event.name, await _payload(client, run_id, event))
         for row in history
