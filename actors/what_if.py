@@ -39,6 +39,7 @@ from ductor.actors.what_if_verdict import (
     worst,
 )
 from ductor.definitions.triggers import TriggerError
+from ductor.definitions.values import JsonValue
 from ductor.journal.codec import decode_events, encode_events
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import (
@@ -323,7 +324,7 @@ _OF_DEFINITION = (
 _PINS = frozenset({"definition", "manifest_hash", "entrypoints"})
 
 
-def _unpinned(event: object) -> object:
+def _unpinned(event: JsonValue) -> JsonValue:
     if isinstance(event, dict) and event.get("type") == "run_started":
         return {key: value for key, value in event.items() if key not in _PINS}
     return event

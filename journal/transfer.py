@@ -23,7 +23,7 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message of a run, and what became of it. `version` is that of the journal row that took it up."""
 
     message: Message
-    disposition: Literal["", "buffered", "consumed", "undelivered"] = ""
+    disposition: Literal["", "buffered", "consumed", "undelivered", "forwarded"] = ""
     version: int | None = None
 
 
