@@ -24,8 +24,8 @@ from ductor.journal.lease_store import (
 )
 from ductor.journal.postgres.database import Database, fetch_on
 
-FIRST_PLACE: LeasePlace = ("", "", 0)
-"""Comes before every lease: where the first page begins."""
+LAST_TEXT = chr(0x10FFFF)
+"""Comes after every other text."""
 
 
 class Leases:
@@ -57,13 +57,15 @@ class Leases:
         limit: int = 100,
     ) -> Sequence[LeaseEntry]:
         """Holders and waiters, a page in order of tenant, key and position."""
-        after_tenant, after_key, after_position = after or FIRST_PLACE
+        first = (tenant or "", key or "" if tenant is not None else "", 0)
+        after_tenant, after_key, after_position = first if after is None else max(first, after)
         values: dict[str, object] = {
-            "tenant": tenant,
             "key": key,
             "after_tenant": after_tenant,
             "after_key": after_key,
             "after_position": after_position,
+            "last_tenant": LAST_TEXT if tenant is None else tenant,
+            "last_key": LAST_TEXT if tenant is None or key is None else key,
             "limit": limit,
         }
         if run_id is None:
