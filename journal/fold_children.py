@@ -31,8 +31,9 @@ def scatter_started(state: RunState, event: ScatterStarted) -> None:
             is_map=event.is_map,
             interval_ms=event.interval_ms,
         )
-    state.fanned[event.node] = None
-    if node.fanout.next_index is not None:
+    if node.fanout.next_index is None:
+        state.fanned[event.node] = None  # nothing is left to do
+    else:
         state.filling[event.node] = None
 
 

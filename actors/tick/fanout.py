@@ -111,9 +111,9 @@ def _judge(tick: Tick, node: ProgramNode) -> None:
 
 
 def _is_enough(tick: Tick, node: ProgramNode) -> bool:
-    """Whether `complete_when` holds; it is not asked before a child has settled."""
+    """Whether `complete_when` holds; it is asked when a child has settled, and not before."""
     condition, fanout = node.expressions.get("complete_when"), tick.state.nodes[node.ref].fanout
-    if condition is None or fanout is None or not fanout.settled:
+    if condition is None or fanout is None:
         return False
     own: JsonObject = {"total": fanout.total, "succeeded": fanout.succeeded, "failed": fanout.failed}
     return condition.evaluate_boolean(tick.variables(node, own))
