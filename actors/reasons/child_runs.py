@@ -19,6 +19,10 @@ ON_TIMEOUT = {
 def child_run_reason(subject: Subject, node: ProgramNode) -> Reason:
     """Which run the step waits for, and until it has done what."""
     state, step = subject.node_state(node.ref), node.step
+    if node.undoes:
+        run_id = subject.node_state(node.undoes).child_run_id
+        text = f"waits until run {run_id} has undone what it had done, to undo step `{node.undoes}`"
+        return Reason(kind="child", text=text, ref=node.ref, details={"run_id": run_id, "undoes": node.undoes})
     details: JsonObject = {"run_id": state.child_run_id, "generation": state.generation}
     if not isinstance(step, SubworkflowStep):
         return Reason(kind="child", text=f"waits for run {state.child_run_id}", ref=node.ref, details=details)

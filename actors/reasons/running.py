@@ -19,7 +19,9 @@ def running_reason(subject: Subject, node: ProgramNode) -> Reason:
         details["round"] = state.iteration + 1
     round_text = f" of round {state.iteration + 1}" if state.iteration else ""
     text = f"attempt {state.attempt}{round_text} of task `{state.task}` is in flight"
-    if subject.state.closing is not None and not node.is_defer:
+    if node.undoes:
+        text += f", to undo step `{node.undoes}`"
+    elif subject.state.closing is not None and not node.is_defer:
         text += ", and was told to stop"
     if subject.state.paused_at_us is not None:
         text += "; its result is kept until the run is resumed"

@@ -8,6 +8,7 @@ from ductor.actors.tick.continuing import SAFETY_NET_MULTIPLE
 from ductor.definitions.durations import format_duration_ms
 from ductor.definitions.values import JsonObject
 from ductor.journal.events import CONTINUE_TIMER, GRACE_TIMER, RUN_TIMEOUT_TIMER
+from ductor.journal.state import Closing
 
 
 def run_reasons(subject: Subject, set_aside: str | None) -> Iterator[Reason]:
@@ -67,6 +68,8 @@ def _ending(subject: Subject) -> Reason:
     assert closing is not None
     if closing.defers_started:
         rest = "its steps of `defer` run"
+    elif closing.is_compensating:
+        rest = _undoing(subject, closing)
     elif state.running_count:
         rest = f"{state.running_count} attempts in flight were told to stop"
     else:
@@ -107,6 +110,15 @@ def _long(subject: Subject) -> Reason:
     return Reason(kind="long", text=text, details={"transitions": state.version, "limit": limit})
 
 
+def _undoing(subject: Subject, closing: Closing) -> str:
+    undoable = subject.state.undoable
+    settled = closing.undos_done + closing.undos_failed
+    failed = f", {closing.undos_failed} failed" if closing.undos_failed else ""
+    if not undoable:
+        return f"what it had done is undone ({settled} steps{failed})"
+    return f"undoing {undoable[-1]} ({settled + 1} of {settled + len(undoable)}{failed})"
+
+
 def _ended(subject: Subject) -> Reason:
     state = subject.state
     text = f"ended as {state.status}"
@@ -119,4 +131,8 @@ def _ended(subject: Subject) -> Reason:
         details["error"] = {"type": state.error.type, "message": state.error.message}
     if state.reason:
         text += f" ({state.reason})"
+    if state.compensated:
+        left = [*state.undoable, *reversed(state.not_undone)]
+        text += f"; not undone: {listed(left)}" if left else "; what it had done was undone"
+        details |= {"compensated": state.compensated, "not_undone": shown(list(left))}
     return Reason(kind="ended", text=text, since_us=state.ended_at_us, details=details)

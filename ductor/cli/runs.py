@@ -1,11 +1,14 @@
 """`ductor runs`."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from cyclopts import Parameter
 
 from ductor.cli.options import DatabaseOptions, OutputOptions
 from ductor.journal.events import RunStatus
+
+UNDONE_WORDS: Final = {"true": "undone", "partial": "undone in part"}
+"""What people read of a run that has undone what it had done."""
 
 
 def runs(
@@ -59,7 +62,7 @@ def runs(
             (
                 head.run_id,
                 head.definition,
-                head.status,
+                f"{head.status}, {UNDONE_WORDS[head.compensated]}" if head.compensated else head.status,
                 timestamp(head.started_at_us),
                 timestamp(head.ended_at_us),
                 head.error_type or "",

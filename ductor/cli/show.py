@@ -124,6 +124,7 @@ def reasons_by_ref(reasons: "Iterable[Reason]") -> "Iterator[tuple[str, Reason]]
 
 def _print(view: "RunView", of_run: "Sequence[Reason]", waits: Mapping[str, str]) -> None:
     from ductor.cli.output import json_text, print_table
+    from ductor.graph.marks import UNDO_WORDS
 
     for label, value in _facts(view):
         print(f"{label + ':':<12} {value}")
@@ -135,7 +136,7 @@ def _print(view: "RunView", of_run: "Sequence[Reason]", waits: Mapping[str, str]
         (
             f"{step.ref}{' (at the end)' if step.is_defer else ''}",
             step.type,
-            step.status,
+            f"{step.status}, {UNDO_WORDS[step.undo]}" if step.undo else step.status,
             str(step.attempts or ""),
             waits.get(step.ref)
             or (f"{step.error.type}: {step.error.message}" if step.error is not None else "")
@@ -163,5 +164,8 @@ def _facts(view: "RunView") -> Iterator[tuple[str, str]]:
         yield "context", json_text(view.context, 2_000)
     if view.error is not None:
         yield "error", f"{view.error.type}: {view.error.message}".removesuffix(": ")
+    if view.compensated:
+        left = f"not {', '.join(view.not_undone)}" if view.not_undone else "all that it had done"
+        yield "undone", left
     if view.status == "completed":
         yield "output", json_text(view.output, 2_000)

@@ -5,6 +5,7 @@ from html import escape
 from typing import Final
 
 from ductor.definitions.durations import format_duration_ms
+from ductor.graph.marks import UNDO_WORDS
 from ductor.graph.layout import Box, Layout, Line, lay_out, pooled
 from ductor.graph.model import GraphEdge, GraphNode, WorkflowGraph
 
@@ -168,6 +169,8 @@ def _chip_text(node: GraphNode) -> str:
         return ""
     if mark.status == "waiting" and mark.waiting:
         return f"waiting: {mark.waiting}"
+    if mark.undo:
+        return f"{mark.status}, {UNDO_WORDS[mark.undo]}"
     times = f" x{mark.attempts}" if mark.attempts > 1 else ""
     took = f" {format_duration_ms(mark.duration_ms)}" if mark.duration_ms else ""
     return f"{mark.status}{times}{took}"

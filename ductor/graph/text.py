@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ductor.definitions.durations import format_duration_ms
+from ductor.graph.marks import UNDO_WORDS
 from ductor.graph.model import GraphEdge, GraphNode, WorkflowGraph
 
 MARKS: Final = {
@@ -71,6 +72,8 @@ def _status_words(node: GraphNode) -> str:
         words.append(format_duration_ms(mark.duration_ms))
     if mark.error is not None:
         words.append(mark.error.type)
+    if mark.undo:
+        words.append(UNDO_WORDS[mark.undo])
     return ", ".join(words)
 
 

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 
 from ductor.actors.views import RunView
 from ductor.definitions.durations import format_duration_ms
 from ductor.definitions.values import JsonValue
+from ductor.journal.events import Compensated
 from ductor.testing.calls import Call
 from ductor.testing.scenarios.model import Expectation, ExpectedEvent, Scenario
 from ductor.testing.scenarios.played import EmittedEvent, Played, PlayedRun
@@ -23,6 +25,10 @@ class Difference(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         """One line for a person."""
         return f"{self.what}: expected {self.expected}, found {self.found}" if self.expected else self.found
+
+
+COMPENSATED: Final[dict[Compensated, bool | str]] = {"": False, "true": True, "partial": "partial"}
+"""What scenarios say of the outcome of undos."""
 
 
 def differences(scenario: Scenario, played: Played) -> list[Difference]:
@@ -64,8 +70,11 @@ def _of_the_run(expect: Expectation, run: PlayedRun) -> Iterator[Difference]:
         duration_ms = (ended_at_us - view.started_at_us) // 1_000
         if duration_ms != expect.duration_ms:
             yield Difference("duration", format_duration_ms(expect.duration_ms), format_duration_ms(duration_ms))
-    if expect.compensations:
-        yield Difference("compensations", ", ".join(expect.compensations), "none: this version runs no compensations")
+    if expect.compensations is not msgspec.UNSET and expect.compensations != run.compensations:
+        found = ", ".join(run.compensations) or "none"
+        yield Difference("compensations", ", ".join(expect.compensations) or "none", found)
+    if expect.compensated is not msgspec.UNSET and expect.compensated != COMPENSATED[view.compensated]:
+        yield Difference("compensated", _json(expect.compensated), _json(COMPENSATED[view.compensated]))
     if expect.emitted is not msgspec.UNSET:
         yield from _of_the_events(expect.emitted, run.emitted)
     yield from _of_the_steps(expect, view)

@@ -93,7 +93,8 @@ class Expectation(Part, frozen=True, kw_only=True):
         duration_ms: from the start to the end, in virtual time, exact.
         steps: status by ref.
         calls: by handler; a redelivery of the same attempt counts once.
-        compensations: handlers, in order.
+        compensations: handlers of undos, in the order in which these began; retries are not counted.
+        compensated: whether all that had been done was undone, or `partial`.
         emitted: all events that the run emitted, in order.
     """
 
@@ -105,6 +106,7 @@ class Expectation(Part, frozen=True, kw_only=True):
     calls: dict[str, int] = msgspec.field(default_factory=dict)
     context: JsonObject | msgspec.UnsetType = msgspec.UNSET
     compensations: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    compensated: bool | Literal["partial"] | msgspec.UnsetType = msgspec.UNSET
     emitted: tuple[ExpectedEvent, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property

@@ -7,9 +7,10 @@ import msgspec
 from ductor.actors.client import Client
 from ductor.actors.start import DEFAULT_TENANT
 from ductor.actors.views import HistoryRow, RunView
+from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.definitions.values import JsonValue
 from ductor.handle import RunHandle
-from ductor.journal.events import EventEmitted
+from ductor.journal.events import AttemptDispatched, EventEmitted
 from ductor.journal.records import Head, RunFilter
 from ductor.testing.calls import Call
 
@@ -25,11 +26,13 @@ class EmittedEvent(msgspec.Struct, frozen=True):
 
 
 class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run after everything has settled."""
+    """One run after everything has settled. `compensations` are the handlers of its undos, in the order in which these
+    began, retries not counted."""
 
     view: RunView
     history: tuple[HistoryRow, ...]
     emitted: tuple[EmittedEvent, ...]
+    compensations: tuple[str, ...]
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +74,13 @@ async def played_run(client: Client, run_id: str) -> PlayedRun:
         for event in row.events
         if isinstance(event, EventEmitted)
     ]
-    return PlayedRun(view=await handle.status(), history=history, emitted=tuple(emitted))
+    compensations = tuple(
+        event.task
+        for row in history
+        for event in row.events
+        if isinstance(event, AttemptDispatched) and event.node.endswith(UNDO_SUFFIX) and event.attempt == 1
+    )
+    return PlayedRun(view=await handle.status(), history=history, emitted=tuple(emitted), compensations=compensations)
 
 
 async def all_heads(client: Client) -> Sequence[Head]:

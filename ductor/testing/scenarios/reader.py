@@ -210,6 +210,7 @@ _EXPECT: Final = StructShape(
             field("calls", MapShape(NumberShape(whole=True, minimum=0))),
             field("context", JsonShape(is_object=True)),
             field("compensations", ListShape(TEXT)),
+            field("compensated", UnionShape((BooleanShape(), ChoiceShape(("partial",))))),
             field("emitted", ListShape(_EMITTED)),
         ]
     ),

@@ -69,5 +69,6 @@ async def _ask(run: RunHandle, sent: Send, request_id: str) -> ControlReceipt:
         return await run.redrive(sent.from_steps, input=sent.input, by=sent.by, request_id=request_id)
     if sent.name == "resume":
         return await run.resume(by=sent.by, request_id=request_id)
-    ask = {"cancel": run.cancel, "terminate": run.terminate, "pause": run.pause}[sent.name]
+    controls = {"cancel": run.cancel, "terminate": run.terminate, "pause": run.pause, "compensate": run.compensate}
+    ask = controls[sent.name]
     return await ask(by=sent.by, reason=reason, request_id=request_id)
