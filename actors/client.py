@@ -22,6 +22,7 @@ from ductor.actors.errors import (
     WaitTimeoutError,
 )
 from ductor.actors.explain import Explanation, explain
+from ductor.actors.lineage import MAX_TREE_RUNS, RunTree, run_tree
 from ductor.actors.messaging import Messaging
 from ductor.actors.publication import places_of, publication
 from ductor.actors.reasons.leases import nodes_with_a_line
@@ -209,6 +210,10 @@ class Client(Messaging, BulkRequests):
     async def runs(self, which: RunFilter) -> Sequence[Head]:
         """Runs, newest first."""
         return await self.store.heads(which)
+
+    async def tree(self, run_id: str, *, tenant: str | None = None, limit: int = MAX_TREE_RUNS) -> RunTree:
+        """A run and all that it has started, at any depth; of `limit` runs at most. Raises RunNotFoundError."""
+        return await run_tree(self.store, checked_run_id(run_id), tenant=tenant, limit=limit)
 
     async def request(
         self,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from ductor.actors.bulk_controls import BulkReceipt
 from ductor.actors.client import Client as EngineClient
+from ductor.actors.start import checked_run_id
 from ductor.actors.steps import RUNNABLE_TYPES
 from ductor.database import open_database
 from ductor.definition_files import DefinitionSource, read_definitions
@@ -164,8 +165,8 @@ class Client(ReadModelClient):
             tenant=self.tenant,
             definition=definition,
             statuses=tuple(statuses),
-            parent_run_ids=() if parent is None else (parent,),
-            root_run_id=root,
+            parent_run_ids=() if parent is None else (checked_run_id(parent),),
+            root_run_id=None if root is None else checked_run_id(root),
             before_run_id=before,
             limit=limit,
             shows_continued=shows_continued,

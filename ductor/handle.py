@@ -9,11 +9,13 @@ import msgspec
 from ductor.actors.children_of_steps import ChildrenPage, ChildStepStatus
 from ductor.actors.client import Client as EngineClient
 from ductor.actors.explain import Explanation
+from ductor.actors.lineage import MAX_TREE_RUNS, RunTree
+from ductor.actors.start import checked_run_id
 from ductor.actors.views import HistoryRow, RunView
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.errors import unsuccessful
 from ductor.journal.events import ControlKind
-from ductor.journal.records import Control, ControlReceipt, Head, MessageReceipt
+from ductor.journal.records import Control, ControlReceipt, Head, MessageReceipt, RunFilter
 from ductor.transaction import TransactionClient
 
 if TYPE_CHECKING:
@@ -89,7 +91,11 @@ class RunHandle:
             before: a run id, continues a page.
         """
         which = RunFilter(
-            tenant=self._tenant, parent_run_ids=(self.run_id,), before_run_id=before, limit=limit, shows_continued=True
+            tenant=self._tenant,
+            parent_run_ids=(checked_run_id(self.run_id),),
+            before_run_id=before,
+            limit=limit,
+            shows_continued=True,
         )
         return await self._client.runs(which)
 

@@ -54,6 +54,8 @@ class SyncRunHandle:
     result = _of_handle(RunHandle.result)
     status = _of_handle(RunHandle.status)
     explain = _of_handle(RunHandle.explain)
+    children = _of_handle(RunHandle.children)
+    tree = _of_handle(RunHandle.tree)
     children_of_step = _of_handle(RunHandle.children_of_step)
     history = _of_handle(RunHandle.history)
     chain = _of_handle(RunHandle.chain)

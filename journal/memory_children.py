@@ -76,6 +76,14 @@ class MemoryChildren(MemoryMessages):
             if run_id is not None:
                 index.setdefault(run_id, SortedItems()).add(run.head.run_id)
 
+    def _children_of(self, parent_run_ids: Iterable[str]) -> SortedItems[str]:
+        """Ids of the runs that these have started."""
+        found: SortedItems[str] = SortedItems()
+        for parent_run_id in parent_run_ids:
+            for run_id in self._by_parent.get(parent_run_id, SortedItems[str]()).ascending():
+                found.add(run_id)
+        return found
+
     def _send_controls(self, sender: RunRows, sent: Iterable[SentControl]) -> None:
         for control in sent:
             run = self._runs.get(control.run_id)

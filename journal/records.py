@@ -221,7 +221,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     """What to list; newest first. `before_run_id` continues a page.
 
     Attributes:
-        parent_run_id: only the runs that this one has started.
+        parent_run_ids: only runs that one of these has started; empty for any.
         root_run_id: only the runs below this one, at any depth; not itself.
         shows_continued: also runs that another one continues; without it a chain shows its latest run alone. Who asks
             for `statuses` gets what he asks for.
@@ -230,7 +230,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None = None
     definition: str | None = None
     statuses: tuple[RunStatus, ...] = ()
-    parent_run_id: str | None = None
+    parent_run_ids: tuple[str, ...] = ()
     root_run_id: str | None = None
     before_run_id: str | None = None
     limit: int = 50

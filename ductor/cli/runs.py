@@ -11,12 +11,20 @@ UNDONE_WORDS: Final = {"true": "undone", "partial": "undone in part"}
 """What people read of a run that has undone what it had done."""
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class LineageOptions:
+    """Of which family runs are listed."""
+
+    parent: Annotated[str | None, Parameter(help="Id of a run: only those that it has started.")] = None
+    root: Annotated[str | None, Parameter(help="Id of a run: only those below it, at any depth.")] = None
+
+
 def runs(
     *,
     status: Annotated[tuple[RunStatus, ...], Parameter(negative="")] = (),
     definition: str | None = None,
-    parent: str | None = None,
-    root: str | None = None,
+    lineage: LineageOptions = LineageOptions(),
     limit: Annotated[int, Parameter(help="How many at most.")] = 50,
     before: str | None = None,
     continued: Annotated[bool, Parameter(negative="")] = False,
@@ -31,16 +39,12 @@ def runs(
         Only runs with this status; may be given several times.
     definition
         Only runs of this definition.
-    parent
-        Id of a run: only those that it has started.
-    root
-        Id of a run: only those below it, at any depth.
     before
         Id of a run: only runs older than it, to continue a page.
     continued
         List also runs that other ones continue; without it a chain shows its latest run.
     """
-    from ductor.cli.arguments import ArgumentError, run_id_argument
+    from ductor.cli.arguments import ArgumentError
     from ductor.cli.output import print_rows, timestamp
     from ductor.cli.session import connected, run_async
 
@@ -52,8 +56,8 @@ def runs(
             heads = await client.runs(
                 definition=definition,
                 statuses=status,
-                parent=None if parent is None else run_id_argument("--parent", parent),
-                root=None if root is None else run_id_argument("--root", root),
+                parent=lineage.parent,
+                root=lineage.root,
                 before=before,
                 limit=limit,
                 shows_continued=continued,

@@ -9,8 +9,12 @@ if TYPE_CHECKING:
     from ductor.actors.children_of_steps import ChildrenPage
     from ductor.actors.reasons.reason import Reason
     from ductor.actors.views import RunView
+    from ductor.journal.records import Head
 
 VALUE_WIDTH = 60
+
+CHILD_RUNS_SHOWN = 20
+"""The newest child runs of a run; `ductor runs --parent` lists all."""
 
 
 def show(
@@ -58,6 +62,7 @@ def show(
                     print_json(page)
                 return 0
             view = await handle.status()
+            child_runs = await handle.children(limit=CHILD_RUNS_SHOWN + 1)
             try:
                 explanation = await handle.explain()
             except ExpressionSyntaxError as error:
@@ -68,11 +73,35 @@ def show(
         unfinished = [step.ref for step in view.steps if step.status in ("running", "waiting") and step.ref in reasons]
         if output.output == "table":
             _print(view, of_run, {ref: awaited(reasons[ref]) for ref in unfinished})
+            _print_child_runs(view.run_id, child_runs)
         else:
-            print_json({**msgspec.to_builtins(view), "waits_for": {ref: reasons[ref] for ref in unfinished}})
+            more = {"waits_for": {ref: reasons[ref] for ref in unfinished}, "child_runs": child_runs}
+            print_json({**msgspec.to_builtins(view), **more})
         return 0
 
     return run_async(work())
+
+
+def _print_child_runs(run_id: str, heads: "Sequence[Head]") -> None:
+    from ductor.cli.output import print_table, timestamp
+
+    if not heads:
+        return
+    print()
+    cells = [
+        (
+            head.run_id,
+            head.parent_node,
+            head.definition,
+            head.status,
+            timestamp(head.ended_at_us),
+            head.error_type or "",
+        )
+        for head in heads[:CHILD_RUNS_SHOWN]
+    ]
+    print_table(("child run", "step", "definition", "status", "ended (UTC)", "error"), cells)
+    if len(heads) > CHILD_RUNS_SHOWN:
+        print(f"more: ductor runs --parent {run_id}")
 
 
 def _print_children(page: "ChildrenPage") -> None:

@@ -16,8 +16,8 @@ r.definition = :definition::text
 -- name: statuses
 r.status = ANY (:statuses::text[])
 
--- name: parent_run_id
-r.parent_run_id = :parent_run_id::uuid
+-- name: parent_run_ids
+r.parent_run_id = ANY (:parent_run_ids::uuid[])
 
 -- name: root_run_id
 r.root_run_id = :root_run_id::uuid

@@ -52,7 +52,7 @@ class Runs:
             "tenant": which.tenant,
             "definition": which.definition,
             "statuses": list(which.statuses) or None,
-            "parent_run_id": which.parent_run_id,
+            "parent_run_ids": list(which.parent_run_ids) or None,
             "root_run_id": which.root_run_id,
             "before_run_id": which.before_run_id,
         }

@@ -122,7 +122,7 @@ def commit_statement(parts: frozenset[str]) -> Statement:
 
 @cache
 def heads_statement(conditions: frozenset[str]) -> Statement:
-    """The statement that lists heads under `conditions`: tenant, definition, statuses, parent_run_id, root_run_id,
+    """The statement that lists heads under `conditions`: tenant, definition, statuses, parent_run_ids, root_run_id,
     before_run_id."""
     text = " AND ".join(_HEADS[condition] for condition in sorted(conditions))
     return number_parameters(_HEADS["heads"].replace("{conditions}", text or "true"))

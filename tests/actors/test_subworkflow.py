@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ductor.actors.errors import DefinitionNotFoundError, NonRetryable
+from ductor.actors.errors import DefinitionNotFoundError, NonRetryable, RunNotFoundError
 from ductor.actors.host import EngineHost, HostOptions
 from ductor.actors.tasks import Task, TaskRegistry, task
 from ductor.definitions.compile import compile_text
@@ -88,7 +88,7 @@ async def hosting(
 
 
 async def children_of(bench: Bench, run_id: str) -> list[str]:
-    heads = await bench.store.heads(RunFilter(parent_run_id=run_id, limit=1_000))
+    heads = await bench.store.heads(RunFilter(parent_run_ids=(run_id,), limit=1_000))
     return [head.run_id for head in reversed(heads)]
 
 
@@ -367,3 +367,34 @@ output: "${context.heard}"
         await asyncio.sleep(5)
         await host.publish_event("paid", 7)
         assert (await host.outcome(run_id)).output == 7
+
+
+@virtual_time
+async def test_the_tree_of_a_run_is_read_level_by_level_and_cut_visibly():
+    bench = Bench()
+    async with hosting(bench, NEST, BOTH) as host:
+        run_id = (await host.start("both")).run_id
+        await asyncio.sleep(1)
+        tree = await host.tree(run_id)
+        assert [child.head.parent_node for child in tree.children] == ["left", "right"]
+        assert [len(child.children) for child in tree.children] == [1, 0]
+        assert not tree.is_cut
+        left = tree.children[0]
+        assert left.children[0].head.root_run_id == run_id
+        assert (await host.tree(left.head.run_id)).children == left.children
+        cut = await host.tree(run_id, limit=2)
+        assert cut.is_cut
+        assert len(cut.children) == 1
+        with pytest.raises(RunNotFoundError):
+            await host.tree(run_id, tenant="another")
+
+
+BOTH = """
+ductor: 1
+name: both
+steps:
+  - {ref: left, type: subworkflow, definition: nest, input: {levels: 1}, next: join}
+  - {ref: pause, type: wait, duration: 10ms, next: right}
+  - {ref: right, type: subworkflow, definition: nest, input: {levels: 0}, next: join}
+  - {ref: join, type: transform, value: 1}
+"""

@@ -149,7 +149,7 @@ async def test_many_commits_at_once_start_their_runs(store: Store):
     answers = await send_all(store, [*commits, *lost])
     assert answers == [Appended(2)] * 8 + [Conflict(parent.run_id, 2) for parent in parents]
     for parent in parents:
-        children = await store.heads(RunFilter(parent_run_id=parent.run_id, limit=100))
+        children = await store.heads(RunFilter(parent_run_ids=(parent.run_id,), limit=100))
         assert {head.run_id for head in children} == {new.run_id for new in news[parent.run_id]}
 
 
@@ -344,9 +344,9 @@ async def test_children_and_descendants_are_listed_in_pages(store: Store):
     grandchild = new_run(parent, root_run_id=root.run_id)
     await send_well(store, parent.commit(new_runs=(grandchild,)))
     newest_first = sorted((new.run_id for new in children), reverse=True)
-    page = await store.heads(RunFilter(parent_run_id=root.run_id, limit=2))
+    page = await store.heads(RunFilter(parent_run_ids=(root.run_id,), limit=2))
     assert [head.run_id for head in page] == newest_first[:2]
-    rest = await store.heads(RunFilter(parent_run_id=root.run_id, before_run_id=page[-1].run_id))
+    rest = await store.heads(RunFilter(parent_run_ids=(root.run_id,), before_run_id=page[-1].run_id))
     assert [head.run_id for head in rest] == newest_first[2:]
     everything = await store.heads(RunFilter(root_run_id=root.run_id, statuses=("pending",)))
     assert {head.run_id for head in everything} == {*newest_first, grandchild.run_id}
