@@ -141,7 +141,8 @@ def stop_children(tick: Tick, status: EndStatus) -> None:
     state = tick.state
     kind: EndStatus = "terminated" if status == "terminated" else "cancelled"
     for run_id, ref in state.open_children.items():
-        if status != "completed" or is_awaited(state.nodes[ref], run_id):
+        node = state.nodes.get(ref)  # none for a child that an earlier run of the chain has started
+        if status != "completed" or (node is not None and is_awaited(node, run_id)):
             _ask(tick, run_id, "terminate" if kind == "terminated" else "cancel", f"its parent ends as {status}")
 
 

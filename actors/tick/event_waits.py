@@ -22,6 +22,10 @@ CLOCK_TOLERANCE_US = 50_000
 apart. Without this an event published just after its wait could seem to have come just before it."""
 
 
+SEAM_MS = 60_000
+"""How long an event may be on its way to a run that is continued meanwhile, and still reach the one that does so."""
+
+
 def hear_event(
     tick: Tick, node: ProgramNode, index: int, name: str, correlation: Correlation | None, *, lookback_ms: int = 0
 ) -> None:
@@ -31,11 +35,13 @@ def hear_event(
 
 
 def hear_events_of_handlers(tick: Tick) -> None:
-    """The run begins to hear the events of the definition's `on`."""
+    """The run begins to hear the events of the definition's `on`. One that continues another one hears also those
+    that were on their way to it; the store brings none twice to a chain."""
+    since_us = heard_since_us(tick.now_us, SEAM_MS if tick.state.continued_from_run_id is not None else 0)
     for handler in tick.program.handlers:
         if handler.event is not None:
             tick.outbox.waits[HANDLERS, handler.index] = _wait(
-                tick, HANDLERS, handler.index, handler.event, handler.correlation, heard_since_us(tick.now_us)
+                tick, HANDLERS, handler.index, handler.event, handler.correlation, since_us
             )
 
 

@@ -137,6 +137,7 @@ def _absorb_event(tick: Tick, message: Message) -> None:
 def _hearing(tick: Tick, message: Message) -> Hearing:
     state, hearing = tick.state, Hearing()
     activation = _activation(tick, message)
+    is_continuing = state.continued_from_run_id is not None  # what reaches it was meant for its chain
     for ref in state.listeners.get(f"event:{message.name}", ()):
         node = tick.program.nodes[ref]
         try:
@@ -152,7 +153,7 @@ def _hearing(tick: Tick, message: Message) -> Hearing:
             text = f"step {ref}: more than {MAX_MESSAGES_PER_NODE} events have come"
             hearing.failed.append((node, ErrorInfo(type="TooManyEvents", message=text, retryable=False)))
     for handler in tick.program.handlers:
-        if handler.event == message.name and message.at_us >= heard_since_us(state.started_at_us):
+        if handler.event == message.name and (is_continuing or message.at_us >= heard_since_us(state.started_at_us)):
             try:
                 if handler.match is None or handler.match.evaluate_boolean(activation):
                     hearing.handlers.append(handler)

@@ -34,7 +34,8 @@ def history(
     async def work() -> int:
         async with connected(database, output.output) as client:
             handle = client.run(run)
-            await handle.status(follows=False)  # tells another tenant's run from one that does not exist: neither is found
+            # tells another tenant's run from one that does not exist: neither is found
+            await handle.status(follows=False)
             rows = await handle.history(follows=follow, whole_chain=chain)
         if output.output == "json":
             print_json(rows)
