@@ -1,5 +1,6 @@
 """`ductor runs`."""
 
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 from cyclopts import Parameter
