@@ -56,6 +56,7 @@ OWNERS_TOLD_AFTER_MS: Final = 1_000
 """A shorter absence of the first tier is not worth enqueueing everything again."""
 SECOND_TIER_LOOK_MS: Final = 1_000
 MAX_REMEMBERED: Final = 100_000
+MAX_QUEUES_REMEMBERED: Final = 10_000
 _RANK: Final[Mapping[TokenState, int]] = {"dead": 0, "queued": 1, "leased": 2}
 
 _Answer = TypeVar("_Answer")
@@ -89,9 +90,9 @@ class TieredQueue:
         self._first_name = ""
         self._away_since_s: float | None = None
         self._are_owners_told = False
-        self._reason = ""
-        self._second_looked_at_s = float("-inf")
-        self._has_second_items = False
+        # Queues that the second tier seems to hold items of, and when each queue was last looked at there.
+        self._second_queues: set[str] = set()
+        self._second_looked_at_s: dict[str, float] = {}
         self._is_seconds_turn = False
         self._remembered: dict[tuple[str, str], None] = {}
         self._monitor: asyncio.Task[None] | None = None
@@ -129,8 +130,9 @@ class TieredQueue:
             outcomes = answered
         rest = [number for number, outcome in enumerate(outcomes) if outcome == "refused"]
         if rest:
-            taken = await self._second.enqueue([items[number] for number in rest])
-            self._has_second_items = True
+            left = [items[number] for number in rest]
+            taken = await self._second.enqueue(left)
+            self._second_queues.update(item.queue for item in left)
             for number, outcome in zip(rest, taken, strict=True):
                 outcomes[number] = outcome
         return outcomes
@@ -199,7 +201,8 @@ class TieredQueue:
         check_count(len(tokens))
         in_first = await self._ask_first(lambda first: first.replay(queue, tokens)) or [False] * len(tokens)
         in_second = await self._second.replay(queue, tokens)
-        self._has_second_items = self._has_second_items or any(in_second)
+        if any(in_second):
+            self._second_queues.add(queue)
         return [one or other for one, other in zip(in_first, in_second, strict=True)]
 
     async def drop(self, queue: str, tokens: Sequence[str]) -> list[bool]:
@@ -242,35 +245,47 @@ class TieredQueue:
             return None
 
     async def _lease_now(self, queues: Sequence[str], max_items: int, visibility_ms: int) -> list[Lease]:
-        now_s = asyncio.get_running_loop().time()
-        is_away = self._away_since_s is not None
-        is_look_due = now_s - self._second_looked_at_s >= SECOND_TIER_LOOK_MS / 1_000
-        self._is_seconds_turn = not self._is_seconds_turn
         leases: list[Lease] = []
-        if is_away or is_look_due or (self._has_second_items and self._is_seconds_turn):
-            self._second_looked_at_s = now_s
-            leases = await self._lease_from_second(queues, max_items if is_away else -(-max_items // 2), visibility_ms)
-            self._has_second_items = bool(leases)
+        self._is_seconds_turn = not self._is_seconds_turn
+        if self._away_since_s is not None:
+            return await self._lease_from_second(queues, max_items, visibility_ms)
+        if self._is_look_due(queues) or (self._is_seconds_turn and self._seems_in_second(queues)):
+            leases = await self._lease_from_second(queues, -(-max_items // 2), visibility_ms)
         wanted = max_items - len(leases)
         if wanted:
-            leases += (
-                await self._ask_first(lambda first: first.lease(queues, max_items=wanted, visibility_ms=visibility_ms))
-                or []
+            from_first = await self._ask_first(
+                lambda first: first.lease(queues, max_items=wanted, visibility_ms=visibility_ms)
             )
-        if not leases and self._has_second_items:
+            leases += from_first or []
+        if not leases and self._seems_in_second(queues):
             leases = await self._lease_from_second(queues, max_items, visibility_ms)
-            self._has_second_items = bool(leases)
         return leases
+
+    def _seems_in_second(self, queues: Sequence[str]) -> bool:
+        return not self._second_queues.isdisjoint(queues)
+
+    def _is_look_due(self, queues: Sequence[str]) -> bool:
+        due_s = asyncio.get_running_loop().time() - SECOND_TIER_LOOK_MS / 1_000
+        return any(self._second_looked_at_s.get(queue, float("-inf")) <= due_s for queue in queues)
 
     async def _lease_from_second(self, queues: Sequence[str], max_items: int, visibility_ms: int) -> list[Lease]:
         """The second tier's items; none, and a word in the log, when it is the one that is away."""
+        now_s = asyncio.get_running_loop().time()
+        if len(self._second_looked_at_s) > MAX_QUEUES_REMEMBERED:
+            self._second_looked_at_s.clear()
+        self._second_looked_at_s.update(dict.fromkeys(queues, now_s))
         try:
-            return await self._second.lease(queues, max_items=max_items, visibility_ms=visibility_ms)
+            leases = await self._second.lease(queues, max_items=max_items, visibility_ms=visibility_ms)
         except QueueUnavailableError as error:
             if self._away_since_s is not None:
                 raise
             _logger.warning("the second tier of the queue is not looked at: %s", error.reason)
             return []
+        if leases:
+            self._second_queues.update(lease.item.queue for lease in leases)
+        else:
+            self._second_queues.difference_update(queues)
+        return leases
 
     async def _by_tier(
         self,
@@ -300,7 +315,7 @@ class TieredQueue:
         for lease in leases:
             by_queue[lease.tier == self._first_name, lease.item.queue].append(lease.item.token)
         for (is_of_first, queue), tokens in by_queue.items():
-            if is_of_first and self._has_second_items:
+            if is_of_first and queue in self._second_queues:
                 await self._second.withdraw(queue, tokens)
             elif not is_of_first and self._away_since_s is None:
                 await self._ask_first(_withdrawal(queue, tokens))
@@ -318,8 +333,6 @@ class TieredQueue:
         if self._away_since_s is None:
             self._away_since_s = asyncio.get_running_loop().time()
             self._are_owners_told = False
-            self._has_second_items = True
-            self._reason = reason
             _logger.warning("the first tier of the queue is away, the second one serves: %s", reason)
 
     async def _watch(self) -> None:

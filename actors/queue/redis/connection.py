@@ -145,7 +145,7 @@ class RedisConnection:
         except TimeoutError:
             return
         # in a task of its own: the driver may miss that its caller was cancelled
-        popping = asyncio.ensure_future(client.blpop(bells, timeout=timeout_s))
+        popping: asyncio.Future[object] = asyncio.ensure_future(client.blpop(bells, timeout=timeout_s))
         popping.add_done_callback(self._note_popped)
         try:
             await asyncio.shield(popping)
@@ -170,7 +170,7 @@ class RedisConnection:
             self._disturbed(f"{self.epoch}/{previous}", f"{self.epoch}/{found}")
         return found
 
-    def _note_popped(self, popping: "asyncio.Future[object]") -> None:
+    def _note_popped(self, popping: asyncio.Future[object]) -> None:
         self._waiting.release()
         if not popping.cancelled():
             popping.exception()  # who waits was told it; if nobody does, it is of no interest
