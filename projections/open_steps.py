@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import asyncpg
 
-from ductor.journal.events import AttemptDispatched, ChildStarted, NodeParked, NodeSettled, ScatterStarted
+from ductor.journal.events import AttemptDispatched, ChildStarted, Event, NodeParked, NodeSettled, ScatterStarted
 from ductor.projections.model import RunRow
 
 SCHEMA = """
@@ -33,9 +33,9 @@ WHERE o.run_id = k.run_id AND o.step = k.step
 """
 _REMOVE_RUNS = "DELETE FROM open_step WHERE run_id = ANY ($1::uuid[])"
 
-BEGINNING = (AttemptDispatched, NodeParked, ChildStarted, ScatterStarted)
+BEGINNING: frozenset[type[Event]] = frozenset({AttemptDispatched, NodeParked, ChildStarted, ScatterStarted})
 """What a step does first, unless it settles at once."""
-_ABOUT_OPEN = (*BEGINNING, NodeSettled)
+_ABOUT_OPEN = BEGINNING | {NodeSettled}
 
 StepKey = tuple[str, str]
 """Run id, step."""
@@ -46,34 +46,43 @@ class OpenSteps:
 
     def __init__(self, known: Mapping[StepKey, int]) -> None:
         self._before = known
-        self._now = dict(known)
+        self._now: dict[str, dict[str, int]] = {}
+        for (run_id, step), at_us in known.items():
+            self._now.setdefault(run_id, {})[step] = at_us
         self.ended_runs: set[str] = set()
 
     def begin(self, run_id: str, step: str, at_us: int) -> bool:
         """The step works or waits; whether it did not before."""
-        key = (run_id, step)
-        if key in self._now:
+        of_run = self._now.get(run_id)
+        if of_run is None:
+            of_run = self._now[run_id] = {}
+        elif step in of_run:
             return False
-        self._now[key] = at_us
+        of_run[step] = at_us
         return True
 
     def settle(self, run_id: str, step: str) -> int | None:
         """The step is done; since when it was open, None where it never was."""
-        return self._now.pop((run_id, step), None)
+        of_run = self._now.get(run_id)
+        return None if of_run is None else of_run.pop(step, None)
 
     def end(self, run_id: str) -> None:
         """The run has ended; what it has left open is forgotten."""
         self.ended_runs.add(run_id)
-        for key in [key for key in self._now if key[0] == run_id]:
-            del self._now[key]
+        self._now.pop(run_id, None)
 
     def added(self) -> list[tuple[str, str, int]]:
         """What is open now and was not before, in order of key."""
-        return sorted((*key, at_us) for key, at_us in self._now.items() if self._before.get(key) != at_us)
+        return sorted(
+            (run_id, step, at_us)
+            for run_id, of_run in self._now.items()
+            for step, at_us in of_run.items()
+            if self._before.get((run_id, step)) != at_us
+        )
 
     def removed(self) -> list[StepKey]:
         """What was open before and is not now, in order of key."""
-        return sorted(key for key in self._before if key not in self._now)
+        return sorted(key for key in self._before if key[1] not in self._now.get(key[0], ()))
 
 
 def keys_of(rows: Iterable[RunRow]) -> list[StepKey]:
@@ -86,8 +95,8 @@ def keys_of(rows: Iterable[RunRow]) -> list[StepKey]:
             started.add(run_id)
         elif run_id not in started:
             for event in row.events:
-                if isinstance(event, _ABOUT_OPEN):
-                    keys[run_id, event.node] = None
+                if type(event) in _ABOUT_OPEN:
+                    keys[run_id, event.node] = None  # type: ignore[union-attr]
     return list(keys)
 
 

@@ -55,7 +55,8 @@ class ProjectorOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How read models are filled.
 
     Attributes:
-        batch_rows, batch_bytes: journal rows, and bytes of their events as stored, of one batch at most.
+        batch_rows, batch_bytes: journal rows, and bytes of their events as stored, of one batch at most. A batch keeps
+            the host's event loop busy for some microseconds a row.
         batch_ms: a batch that takes longer is followed by one of half as many rows.
         busy_poll_ms, idle_poll_ms: how often to look for new rows: from the first, as long as there are some, to the
             second, when there have been none for a while.
@@ -64,7 +65,7 @@ class ProjectorOptions(msgspec.Struct, frozen=True, kw_only=True):
         backoff_first_ms, backoff_max_ms: pauses while the database is away.
     """
 
-    batch_rows: int = 5_000
+    batch_rows: int = 2_000
     batch_bytes: int = 8 * 1024 * 1024
     batch_ms: int = 2_000
     busy_poll_ms: int = 250

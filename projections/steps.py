@@ -8,7 +8,8 @@ of hours can be added up.
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from operator import itemgetter
+from typing import cast
 
 import asyncpg
 import msgspec
@@ -24,13 +25,8 @@ BUCKET_BASE = 1.1
 _LOG_BASE = math.log(BUCKET_BASE)
 
 
-class HourKey(NamedTuple):
-    """What counts are kept by. `hour_us` is the beginning of the hour."""
-
-    tenant: str
-    definition: str
-    step: str
-    hour_us: int
+HourKey = tuple[str, str, int]
+"""Tenant, definition, beginning of the hour."""
 
 
 class StepCounts(msgspec.Struct):
@@ -56,14 +52,16 @@ class FailureCounts(msgspec.Struct):
     last_run_id: str = ""
 
 
-class StepChanges(msgspec.Struct):
-    """What a batch of rows adds, by key. `durations` are counts by hour and bucket."""
+class StepChange(msgspec.Struct):
+    """What a batch of rows adds to one step in one hour: counts, failures by type, durations by bucket."""
 
-    counts: dict[HourKey, StepCounts] = msgspec.field(default_factory=lambda: defaultdict(StepCounts))
-    failures: dict[tuple[HourKey, str], FailureCounts] = msgspec.field(
-        default_factory=lambda: defaultdict(FailureCounts)
-    )
-    durations: dict[tuple[HourKey, int], int] = msgspec.field(default_factory=lambda: defaultdict(int))
+    counts: StepCounts = msgspec.field(default_factory=StepCounts)
+    failures: dict[str, FailureCounts] = msgspec.field(default_factory=lambda: defaultdict(FailureCounts))
+    durations: dict[int, int] = msgspec.field(default_factory=lambda: defaultdict(int))
+
+
+StepChanges = dict[HourKey, dict[str, StepChange]]
+"""What a batch of rows adds, by hour and step."""
 
 
 class StepsProjection(Projection):
@@ -156,43 +154,48 @@ FROM step_failure
         steps = await read_open_steps(connection, rows)
         changes = step_changes(rows, steps)
         await write_open_steps(connection, steps, rows)
-        if changes.counts:
-            counts = [(*key, *msgspec.structs.astuple(one)) for key, one in sorted(changes.counts.items())]
-            await connection.execute(_ADD_COUNTS, *_columns(counts))
-        if changes.failures:
-            failures = [
-                (*key[0], key[1], *msgspec.structs.astuple(one)) for key, one in sorted(changes.failures.items())
-            ]
-            await connection.execute(_ADD_FAILURES, *_columns(failures))
-        if changes.durations:
-            durations = [(*key[0], key[1], count) for key, count in sorted(changes.durations.items())]
-            await connection.execute(_ADD_DURATIONS, *_columns(durations))
+        in_order = [
+            ((tenant, definition, step, hour_us), change)
+            for (tenant, definition, hour_us), by_step in changes.items()
+            for step, change in by_step.items()
+        ]
+        in_order.sort(key=itemgetter(0))
+        counts = [(*key, *msgspec.structs.astuple(one.counts)) for key, one in in_order]
+        failures = [
+            (*key, type, *msgspec.structs.astuple(failure))
+            for key, one in in_order
+            for type, failure in sorted(one.failures.items())
+        ]
+        durations = [(*key, bucket, n) for key, one in in_order for bucket, n in sorted(one.durations.items())]
+        for statement, rows_to_add in ((_ADD_COUNTS, counts), (_ADD_FAILURES, failures), (_ADD_DURATIONS, durations)):
+            if rows_to_add:
+                await connection.execute(statement, *_columns(rows_to_add))
 
 
 def step_changes(rows: Sequence[RunRow], steps: OpenSteps) -> StepChanges:
     """What the rows add. `steps` is changed: it holds what is open after them."""
-    changes = StepChanges()
+    changes: StepChanges = defaultdict(lambda: defaultdict(StepChange))
     for row in rows:
-        run_id, at_us = row.head.run_id, row.at_us
-        tenant, definition, hour_us = row.head.tenant, row.head.definition, at_us - at_us % HOUR_US
-        errors: dict[str, ErrorInfo] = {}
+        head, at_us = row.head, row.at_us
+        run_id = head.run_id
+        by_step = changes[head.tenant, head.definition, at_us - at_us % HOUR_US]
+        error: ErrorInfo | None = None
+        failed_node = ""
         for event in row.events:
-            if isinstance(event, BEGINNING):
-                steps.begin(run_id, event.node, at_us)
-            elif isinstance(event, AttemptFinished):
-                if event.error is not None:
-                    errors[event.node] = event.error
-                _attempt_finished(changes, HourKey(tenant, definition, step_name(event.node), hour_us), event, row)
-            elif isinstance(event, NodeSettled):
-                since_us = steps.settle(run_id, event.node)
-                key = HourKey(tenant, definition, step_name(event.node), hour_us)
-                _settled(changes, key, event, row, since_us)
-                if event.status == "failed":
-                    # a worker step's error came with its last attempt
-                    failure = changes.failures[key, _type_of(event.error or errors.get(event.node))]
-                    failure.failed += 1
-                    failure.last_at_us, failure.last_run_id = at_us, run_id
-            elif isinstance(event, RunEnded | RunContinued):
+            kind = type(event)  # compared and not asked by isinstance: this is where the time goes
+            if kind in BEGINNING:
+                steps.begin(run_id, event.node, at_us)  # type: ignore[union-attr]
+            elif kind is AttemptFinished:
+                finished = cast("AttemptFinished", event)
+                if finished.error is not None:
+                    error, failed_node = finished.error, finished.node
+                _attempt_finished(by_step[step_name(finished.node)], finished, row)
+            elif kind is NodeSettled:
+                settled = cast("NodeSettled", event)
+                # a worker step's error came with its last attempt
+                of_attempt = error if failed_node == settled.node else None
+                _settled(by_step[step_name(settled.node)], settled, row, steps.settle(run_id, settled.node), of_attempt)
+            elif kind is RunEnded or kind is RunContinued:
                 steps.end(run_id)
     return changes
 
@@ -202,35 +205,39 @@ def bucket_of(duration_us: int) -> int:
     return math.ceil(math.log(duration_us) / _LOG_BASE) if duration_us > 1 else 0
 
 
-def _attempt_finished(changes: StepChanges, key: HourKey, event: AttemptFinished, row: RunRow) -> None:
-    counts = changes.counts[key]
+def _attempt_finished(change: StepChange, event: AttemptFinished, row: RunRow) -> None:
+    counts = change.counts
     counts.attempts += 1
-    counts.attempt_us += max(0, event.finished_at_us - event.started_at_us)
+    if event.finished_at_us > event.started_at_us:
+        counts.attempt_us += event.finished_at_us - event.started_at_us
     if event.outcome == "failed":
         counts.attempts_failed += 1
-        failure = changes.failures[key, _type_of(event.error)]
+        failure = change.failures[_type_of(event.error)]
         failure.attempts_failed += 1
         failure.last_at_us, failure.last_run_id = row.at_us, row.head.run_id
 
 
-def _settled(changes: StepChanges, key: HourKey, event: NodeSettled, row: RunRow, since_us: int | None) -> None:
-    counts = changes.counts[key]
-    match event.status:
-        case "succeeded":
-            counts.succeeded += 1
-        case "failed":
-            counts.failed += 1
-        case "skipped":
-            counts.skipped += 1
-        case _:
-            counts.cancelled += 1
-    if event.status == "skipped":
+def _settled(
+    change: StepChange, event: NodeSettled, row: RunRow, since_us: int | None, of_attempt: ErrorInfo | None
+) -> None:
+    counts, status = change.counts, event.status
+    if status == "skipped":
+        counts.skipped += 1
         return
+    if status == "succeeded":
+        counts.succeeded += 1
+    elif status == "failed":
+        counts.failed += 1
+        failure = change.failures[_type_of(event.error or of_attempt)]
+        failure.failed += 1
+        failure.last_at_us, failure.last_run_id = row.at_us, row.head.run_id
+    else:
+        counts.cancelled += 1
     # a step that the tick carries out at once has never been open
-    duration_us = 0 if since_us is None else max(0, row.at_us - since_us)
+    duration_us = 0 if since_us is None or since_us > row.at_us else row.at_us - since_us
     counts.duration_us += duration_us
     counts.duration_us_max = max(counts.duration_us_max, duration_us)
-    changes.durations[key, bucket_of(duration_us)] += 1
+    change.durations[bucket_of(duration_us)] += 1
 
 
 def _type_of(error: ErrorInfo | None) -> str:

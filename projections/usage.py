@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import cast
 
 import asyncpg
 import msgspec
@@ -75,18 +76,21 @@ def usage_changes(rows: Sequence[RunRow]) -> dict[DayKey, UsageCounts]:
         counts.journal_rows += 1
         counts.journal_bytes += row.size_bytes
         for event in row.events:
-            if isinstance(event, NodeSettled):
-                counts.steps += event.status != "skipped"
-            elif isinstance(event, AttemptFinished):
+            kind = type(event)  # compared and not asked by isinstance: this is where the time goes
+            if kind is NodeSettled:
+                counts.steps += cast("NodeSettled", event).status != "skipped"
+            elif kind is AttemptFinished:
+                finished = cast("AttemptFinished", event)
                 counts.attempts += 1
-                counts.attempt_us += max(0, event.finished_at_us - event.started_at_us)
-            elif isinstance(event, RunStarted):
+                counts.attempt_us += max(0, finished.finished_at_us - finished.started_at_us)
+            elif kind is RunStarted:
                 counts.runs_started += 1
-            elif isinstance(event, RunEnded):
+            elif kind is RunEnded:
+                status = cast("RunEnded", event).status
                 counts.runs_ended += 1
-                counts.runs_completed += event.status == "completed"
-                counts.runs_failed += event.status == "failed"
-            elif isinstance(event, RunContinued):
+                counts.runs_completed += status == "completed"
+                counts.runs_failed += status == "failed"
+            elif kind is RunContinued:
                 counts.runs_ended += 1
     return changes
 

@@ -206,7 +206,8 @@ FROM (
     LIMIT :limit::integer
 ) AS page
 WHERE bytes_before < :max_bytes::bigint
-ORDER BY era, transaction_id, position
+-- by the columns, not by what is made of them above: else every row that is left would be sorted for each page
+ORDER BY page.era, page.transaction_id, page.position
 
 -- name: feed_lag
 SELECT count(*)::integer AS rows, coalesce(ductor.eec_now_us() - min(at_us), 0) AS oldest_age_us,

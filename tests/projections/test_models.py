@@ -18,13 +18,13 @@ from ductor.journal.events import (
 )
 from ductor.journal.postgres import PostgresStore
 from ductor.journal.records import FeedEntry, FeedPosition, Head
-from ductor.projections.funnel import FlowKey, funnel_changes
+from ductor.projections.funnel import funnel_changes
 from ductor.projections.model import RunRow
 from ductor.projections.open_steps import OpenSteps
 from ductor.projections.reports import percentile_ms
 from ductor.projections.rows import known_events, run_rows, step_name
 from ductor.projections.runs import MAX_WORDS, run_changes, words_of
-from ductor.projections.steps import HOUR_US, HourKey, bucket_of, step_changes
+from ductor.projections.steps import HOUR_US, StepChanges, bucket_of, step_changes
 from ductor.projections.usage import DAY_US, usage_changes
 from tests import corpus
 from tests.projections.journals import (
@@ -78,12 +78,12 @@ def test_a_duration_is_that_from_the_first_attempt_to_the_end():
         ),
         OpenSteps({}),
     )  # fmt: skip
-    key = HourKey("acme", "order", "a", 0)
-    counts = changes.counts[key]
+    change = changes["acme", "order", 0]["a"]
+    counts = change.counts
     assert (counts.failed, counts.attempts, counts.attempts_failed, counts.attempt_us) == (1, 2, 2, 12)
     assert counts.duration_us == 4 * SECOND_US
-    assert changes.durations == {(key, bucket_of(4 * SECOND_US)): 1}
-    failure = changes.failures[key, "Boom"]  # the error of the last attempt is that of the step
+    assert change.durations == {bucket_of(4 * SECOND_US): 1}
+    failure = change.failures["Boom"]  # the error of the last attempt is that of the step
     assert (failure.failed, failure.attempts_failed, failure.last_at_us) == (1, 2, 4 * SECOND_US)
 
 
@@ -92,15 +92,15 @@ def test_a_step_that_began_before_the_batch_is_known_from_there():
     (row,) = rows((0, []))
     row = RunRow(HEAD, 7, 3 * SECOND_US, [NodeSettled(node="a", status="succeeded")], 1, 0, FeedPosition())
     changes = step_changes([row], steps)
-    assert changes.counts[HourKey("acme", "order", "a", 0)].duration_us == 2 * SECOND_US
+    assert changes["acme", "order", 0]["a"].counts.duration_us == 2 * SECOND_US
     assert (steps.added(), steps.removed()) == ([], [(HEAD.run_id, "a")])
 
 
 def test_skipped_steps_have_no_duration_and_hours_begin_on_the_hour():
     at_s = 2 * HOUR_US / SECOND_US + 5
     changes = step_changes(rows((at_s, [NodeSettled(node="a", status="skipped")])), OpenSteps({}))
-    assert list(changes.counts) == [HourKey("acme", "order", "a", 2 * HOUR_US)]
-    assert not changes.durations
+    assert list(changes) == [("acme", "order", 2 * HOUR_US)]
+    assert not changes["acme", "order", 2 * HOUR_US]["a"].durations
 
 
 def test_what_an_ended_run_leaves_open_is_forgotten():
@@ -126,7 +126,7 @@ def test_a_run_ends_by_the_step_that_decided_it_even_rows_before():
     funnel_changes([first], OpenSteps({}), closing)
     assert closing == {HEAD.run_id: "b"}
     changes = funnel_changes([last], OpenSteps({}), closing)
-    assert changes[FlowKey("acme", "order", "m1", "ended", "b", "failed")] == 1
+    assert changes["acme", "order", "m1"]["ended", "b", "failed"] == 1
     assert closing == {}
 
 
@@ -141,7 +141,7 @@ def test_a_step_is_entered_once_however_often_it_is_tried():
         OpenSteps({}),
         {},
     )
-    assert {key[3:]: count for key, count in changes.items()} == {
+    assert changes["acme", "order", "m1"] == {
         ("entered", "a", ""): 1,
         ("settled", "a", "succeeded"): 1,
         ("taken", "a", "b"): 1,
@@ -267,12 +267,16 @@ def test_open_steps_don_t_depend_on_how_rows_are_cut(seed: int, size: int):
         RunRow(HEAD, row.version, row.at_us, events_of(row), len(row.events), 0, FeedPosition(0, 1, row.version))
         for row in journal.rows
     ]
-    whole = step_changes(all_rows, OpenSteps({}))
+    whole = total_duration_us(step_changes(all_rows, OpenSteps({})))
     known: dict[tuple[str, str], int] = {}
     total = 0
     for first in range(0, len(all_rows), size):
         steps = OpenSteps(known)
-        total += sum(one.duration_us for one in step_changes(all_rows[first : first + size], steps).counts.values())
+        total += total_duration_us(step_changes(all_rows[first : first + size], steps))
         known = {key: at_us for key, at_us in known.items() if key not in steps.removed()}
         known |= {(run_id, step): at_us for run_id, step, at_us in steps.added()}
-    assert total == sum(one.duration_us for one in whole.counts.values())
+    assert total == whole
+
+
+def total_duration_us(changes: StepChanges) -> int:
+    return sum(one.counts.duration_us for by_step in changes.values() for one in by_step.values())
