@@ -145,7 +145,8 @@ class Client(Messaging, BulkRequests):
         status: ChildStepStatus | None = None,
         tenant: str | None = None,
     ) -> ChildrenPage:
-        """A page of a scatter's children, in the order of the items; also while they run.
+        """A page of a scatter's children, in the order of the items, also while they run; of a continued run those of
+        the newest one.
 
         Args:
             after: index of the last child of the page before.
@@ -155,7 +156,7 @@ class Client(Messaging, BulkRequests):
             RunNotFoundError: there is no such run.
             NotAScatterError: the run has no scatter of this name.
         """
-        loaded, record = await self._run_and_manifest(run_id, tenant)
+        loaded, record = await self._run_and_manifest(run_id, tenant, follows=True)
         state, program = loaded_state(loaded), self._program(record)
         step = program.carried_out_by(state.body).nodes.get(ref)
         if step is None or not isinstance(step.step, ScatterStep):
