@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from ductor.actors.explain import Explanation
     from ductor.actors.reasons.reason import Reason
     from ductor.actors.tasks import Task, TaskRegistry, task
+    from ductor.actors.verification import Verification
     from ductor.actors.views import HistoryRow, RunView, StepView
+    from ductor.actors.what_if_verdict import WhatIf
     from ductor.client import Client
     from ductor.definitions.errors import DefinitionError, DuctorError, Problem
     from ductor.definitions.triggers import TriggerError
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from ductor.projections.model import Projection, RunRow, Statement
     from ductor.projections.read_models import ProjectionStatus
     from ductor.projections.search import FoundRun, RunPage, RunSearch
+    from ductor.replay import Replay, replay_file
     from ductor.sync import SyncClient, SyncRunHandle
     from ductor.transaction import NotInPostgresError
 
@@ -80,10 +83,10 @@ _HOMES = {
     "HistoryRow": "ductor.actors.views",
     "Host": "ductor.host",
     "InboxEntry": "ductor.journal.records",
-    "LeaseEntry": "ductor.journal.lease_store",
     "InboxItem": "ductor.journal.commit",
     "InvalidProjectionError": "ductor.projections.errors",
     "InvalidSearchError": "ductor.projections.errors",
+    "LeaseEntry": "ductor.journal.lease_store",
     "MessageReceipt": "ductor.journal.records",
     "MessageRefusedError": "ductor.actors.errors",
     "NonRetryable": "ductor.actors.errors",
@@ -97,6 +100,7 @@ _HOMES = {
     "ProjectionStatus": "ductor.projections.read_models",
     "ProjectionsUnavailableError": "ductor.projections.errors",
     "Reason": "ductor.actors.reasons.reason",
+    "Replay": "ductor.replay",
     "RetryAfter": "ductor.actors.errors",
     "RunCancelledError": "ductor.errors",
     "RunFailedError": "ductor.errors",
@@ -119,7 +123,10 @@ _HOMES = {
     "TriggerError": "ductor.definitions.triggers",
     "UnsupportedDefinitionError": "ductor.actors.errors",
     "ValueRefusedError": "ductor.journal.errors",
+    "Verification": "ductor.actors.verification",
     "WaitTimeoutError": "ductor.actors.errors",
+    "WhatIf": "ductor.actors.what_if_verdict",
+    "replay_file": "ductor.replay",
     "task": "ductor.actors.tasks",
 }
 
@@ -160,6 +167,7 @@ __all__ = [
     "ProjectionStatus",
     "ProjectionsUnavailableError",
     "Reason",
+    "Replay",
     "RetryAfter",
     "RunCancelledError",
     "RunFailedError",
@@ -182,7 +190,10 @@ __all__ = [
     "TriggerError",
     "UnsupportedDefinitionError",
     "ValueRefusedError",
+    "Verification",
     "WaitTimeoutError",
+    "WhatIf",
+    "replay_file",
     "task",
 ]
 

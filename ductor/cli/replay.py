@@ -19,7 +19,7 @@ def replay(  # noqa: PLR0913 - each is a way to look at a run, and all have defa
     from_: Annotated[int | None, Parameter(name="--from")] = None,
     to: int | None = None,
     step_through: Annotated[bool, Parameter(negative="")] = False,
-    diff: tuple[int, int] | None = None,
+    diff: Annotated[tuple[int, int] | None, Parameter(negative="")] = None,
     attempts: str | None = None,
     diff_run: str | None = None,
     verify: Annotated[bool, Parameter(negative="")] = False,
