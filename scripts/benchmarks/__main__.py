@@ -21,7 +21,9 @@ from scripts.benchmarks.fan_out import measure_fan_out
 from scripts.benchmarks.folding import measure_fold
 from scripts.benchmarks.journal_size import measure_journal_size
 from scripts.benchmarks.latency import measure_latency
+from scripts.benchmarks.leases import measure_leases
 from scripts.benchmarks.projecting import measure_projections
+from scripts.benchmarks.replaying import measure_replay
 from scripts.benchmarks.report import Table, print_table
 from scripts.benchmarks.server import BenchmarkServer, benchmark_server
 from scripts.benchmarks.throughput import measure_throughput
@@ -41,6 +43,10 @@ async def _latency(server: BenchmarkServer, is_quick: bool) -> list[Table]:
 
 async def _fold(_server: BenchmarkServer, is_quick: bool) -> list[Table]:
     return [measure_fold(is_quick=is_quick)]
+
+
+async def _replay(_server: BenchmarkServer, is_quick: bool) -> list[Table]:
+    return [measure_replay(is_quick=is_quick)]
 
 
 async def _tick(_server: BenchmarkServer, is_quick: bool) -> list[Table]:
@@ -83,11 +89,16 @@ async def _projections(server: BenchmarkServer, is_quick: bool) -> list[Table]:
     return await measure_projections(server, is_quick=is_quick)
 
 
+async def _leases(server: BenchmarkServer, is_quick: bool) -> list[Table]:
+    return await measure_leases(server, is_quick=is_quick)
+
+
 MEASUREMENTS: dict[str, Measure] = {
     "throughput": _throughput,
     "cost-centres": _cost_centres,
     "latency": _latency,
     "fold": _fold,
+    "replay": _replay,
     "tick": _tick,
     "actors": _actors,
     "attempts": _attempts,
@@ -97,6 +108,7 @@ MEASUREMENTS: dict[str, Measure] = {
     "signals": _signals,
     "projections": _projections,
     "fan-out": _fan_out,
+    "leases": _leases,
 }
 
 
