@@ -67,7 +67,7 @@ def _of_the_run(expect: Expectation, run: PlayedRun) -> Iterator[Difference]:
         yield Difference("context", _json(expect.context), _json(view.context))
     if expect.duration_ms is not msgspec.UNSET:
         ended_at_us = view.ended_at_us or view.updated_at_us
-        duration_ms = (ended_at_us - view.started_at_us) // 1_000
+        duration_ms = (ended_at_us - run.history[0].at_us) // 1_000
         if duration_ms != expect.duration_ms:
             yield Difference("duration", format_duration_ms(expect.duration_ms), format_duration_ms(duration_ms))
     if expect.compensations is not msgspec.UNSET and expect.compensations != run.compensations:

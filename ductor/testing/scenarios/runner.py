@@ -96,7 +96,8 @@ class Playing:
         try:
             if self.scenario.start is not None:
                 self.run_id = await self._started(host, self.scenario.start)
-                self._began_at_us = (await host.view(self.run_id)).started_at_us
+                (first,) = await host.chain(self.run_id, limit=1)
+                self._began_at_us = first.started_at_us
         except DuctorError as error:
             self._refusal = f"{type(error).__name__}: {error}"
         else:
@@ -191,6 +192,8 @@ async def _is_quiet(host: EngineHost, limit_us: int) -> bool:
     """Whether nothing will ever happen by itself, schedules aside."""
     if not await host.runs(RunFilter(statuses=OPEN_STATUSES, limit=1)):
         return True
+    if await host.runs(RunFilter(statuses=("pending",), limit=1)):
+        return False  # another run has started it just now
     health = await host.health()
     load = health.workers
     is_idle = load is None or not (load.running or load.waiting or load.unconfirmed)
