@@ -1,6 +1,7 @@
 """What a store answers about runs, definitions, hosts, and in its feed."""
 
 import asyncio
+import os
 import uuid
 
 from ductor.journal.commit import HeadUpdate, Payload
@@ -299,6 +300,17 @@ async def test_the_feed_goes_on_from_a_position(store: Store):
     run = await started(store)
     (entry,) = await store.feed(first[-1].position, 10)
     assert entry.transition.run_id == run.run_id
+
+
+async def test_a_page_of_the_feed_ends_with_the_row_that_fills_it(store: Store):
+    runs = [RunWriter() for _ in range(6)]
+    large = b'[{"type":"run_paused","reason":"' + os.urandom(2_000).hex().encode() + b'"}]'
+    for run in runs:
+        await send_well(store, run.start(events=large))
+    assert len(await store.feed(FeedPosition(), 10, max_bytes=1)) == 1
+    page = await store.feed(FeedPosition(), 10, max_bytes=2 * len(large))
+    assert 2 <= len(page) < 6  # a database may keep them compressed
+    assert len(await store.feed(FeedPosition(), 10)) == 6
 
 
 async def test_the_lag_counts_what_is_unread(store: Store):

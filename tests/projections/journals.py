@@ -140,7 +140,7 @@ async def tables_of(connection: asyncpg.Connection, schema: str) -> dict[str, li
 
 def expected_runs(journals: Sequence[Journal]) -> dict[str, tuple[object, ...]]:
     """Status, versions, steps, attempts, bytes and error message of each run."""
-    found = {}
+    found: dict[str, tuple[object, ...]] = {}
     for journal in journals:
         state = journal.state
         events = [event for row in journal.rows for event in events_of(row)]

@@ -1,5 +1,7 @@
 """What the built-in models make of journals, without a database and in one."""
 
+from typing import Any
+
 import asyncpg
 import pytest
 from hypothesis import given, settings
@@ -53,7 +55,7 @@ HEAD = Head(
 )
 
 
-def rows(*given: tuple[int, list]) -> list[RunRow]:
+def rows(*given: tuple[float, list[Any]]) -> list[RunRow]:
     """Rows of one run as (time in seconds, events)."""
     return [
         RunRow(HEAD, version, int(at_s * SECOND_US), events, 100, 0, FeedPosition(0, 1, version))
@@ -256,7 +258,11 @@ async def assert_models_agree(connection: asyncpg.Connection, journals: list[Jou
         "SELECT sum(runs_started)::bigint, sum(runs_ended)::bigint, sum(journal_bytes)::bigint FROM ductor.report_usage"
     )
     runs = expected_runs(journals)
-    assert tuple(usage) == (len(journals), sum(expected_ends(journals).values()), sum(run[4] for run in runs.values()))
+    assert tuple(usage) == (
+        len(journals),
+        sum(expected_ends(journals).values()),
+        sum(int(str(run[4])) for run in runs.values()),
+    )
 
 
 @settings(max_examples=30)

@@ -372,8 +372,9 @@ async def test_settled_steps_are_seen_by_a_projection_of_ones_own(
 
     await write_some(connection, 5)
     await project(store, [Settled(), FunnelProjection()])
-    assert dict(await connection.fetch("SELECT * FROM ductor.report_settled")) == dict(
-        await connection.fetch(
-            "SELECT step, sum(count)::bigint FROM ductor.report_funnel WHERE measure = 'settled' GROUP BY step"
-        )
+    own = await connection.fetch("SELECT * FROM ductor.report_settled ORDER BY step")
+    flow = await connection.fetch(
+        "SELECT step, sum(count)::bigint FROM ductor.report_funnel WHERE measure = 'settled'"
+        " GROUP BY step ORDER BY step"
     )
+    assert [tuple(row) for row in own] == [tuple(row) for row in flow]

@@ -1,6 +1,7 @@
 """Search: what matches is found, by walking and by index alike, page by page; what can't be asked is refused."""
 
 import random
+from typing import Any
 
 import asyncpg
 import msgspec
@@ -13,7 +14,7 @@ from ductor.journal.postgres import PostgresStore
 from ductor.projections import search as searching
 from ductor.projections.errors import InvalidSearchError, ProjectionNotReadyError
 from ductor.projections.read_models import ReadModels
-from ductor.projections.runs import RunsProjection
+from ductor.projections.runs import RunsProjection, words_of
 from ductor.projections.search import FoundRun, RunSearch
 from tests.projections.projecting import project
 
@@ -27,7 +28,7 @@ class Kept(msgspec.Struct, frozen=True):
     tenant: str
     definition: str
     status: str
-    attributes: dict
+    attributes: dict[str, Any]
     error: str | None
 
 
@@ -65,7 +66,7 @@ async def models(store: PostgresStore, connection: asyncpg.Connection):
                 str(run.number),
                 run.error,
                 msgspec.json.encode(run.attributes).decode(),
-                searching.words_of([run.definition, f"key-{run.number}", run.attributes["customer"], run.error or ""]),
+                words_of([run.definition, f"key-{run.number}", run.attributes["customer"], run.error or ""]),
             )
             for run in KEPT
         ],
@@ -153,7 +154,7 @@ async def test_what_cannot_be_asked_is_refused(models: ReadModels, search: RunSe
 
 @given(st.text(max_size=60))
 def test_any_text_makes_words_that_the_database_takes(text: str):
-    for word in searching.words_of([text]):
+    for word in words_of([text]):
         assert not set(word) & set("'\\:&|!()<> \0")
 
 

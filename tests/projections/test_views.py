@@ -59,6 +59,7 @@ async def test_every_view_can_be_read(store: PostgresStore, connection: asyncpg.
     empty = [view for view in views if not await connection.fetch(f"SELECT * FROM ductor.{view}")]
     assert empty == ["report_inbox"]  # which the journals alone don't fill
     row = await connection.fetchrow("SELECT * FROM ductor.report_step_statistics WHERE duration_ms_max > 0 LIMIT 1")
+    assert row is not None
     assert row["duration_ms_p50"] <= row["duration_ms_p95"] <= row["duration_ms_p99"] <= row["duration_ms_max"]
 
 
