@@ -31,6 +31,8 @@ from ductor.definitions.variables import (
     field_variables,
 )
 
+__all__ = ["HANDLERS", "ChoiceGroup", "Program", "ProgramHandler", "ProgramNode", "Route", "load_program"]
+
 HANDLERS = "@on"
 """Stands for the handlers of the definition's `on` where a step is named."""
 

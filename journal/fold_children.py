@@ -82,7 +82,8 @@ def child_under_way(state: RunState, ref: str) -> None:
         return
     scatter, index = place
     fanout = state.node(scatter).fanout
-    if fanout is None or index != fanout.next_index:
+    upcoming = None if fanout is None else fanout.next_index
+    if fanout is None or upcoming != index:
         return
     if fanout.again:
         fanout.again.pop()

@@ -82,7 +82,8 @@ def _keys(tick: Tick, node: ProgramNode, items: JsonValue) -> tuple[str, ...] | 
     if expression is None:
         given: list[JsonValue] = list(items) if isinstance(items, dict) else []
     else:
-        pairs = list(items.items()) if isinstance(items, dict) else list(enumerate(_as_list(items)))
+        pairs: list[tuple[JsonValue, JsonValue]] = []
+        pairs.extend(items.items() if isinstance(items, dict) else enumerate(_as_list(items)))
         given = []
         for index, (key, item) in enumerate(pairs):
             own: JsonObject = {"item": item, "index": index, "key": key}

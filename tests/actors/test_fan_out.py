@@ -9,6 +9,7 @@ from ductor.actors.children_of_steps import ChildrenPage
 from ductor.actors.errors import NonRetryable, NotAScatterError
 from ductor.actors.host import EngineHost
 from ductor.actors.tasks import task
+from ductor.definitions.values import JsonValue
 from ductor.journal.codec import MAX_INLINE_BYTES
 from ductor.journal.commit import Commit
 from ductor.journal.records import Head, RunFilter
@@ -132,7 +133,7 @@ async def test_a_thousand_children_take_few_commits_and_the_same_bytes_each():
 @virtual_time
 async def test_large_items_and_results_stand_beside_the_journal_and_survive_a_new_host():
     bench = Bench()
-    large = ["x" * (MAX_INLINE_BYTES + 1), "y"]
+    large: JsonValue = ["x" * (MAX_INLINE_BYTES + 1), "y"]
     async with hosting(bench, PLAIN, tasks=(work,)) as host:
         run_id = (await host.start("subject", large)).run_id
         await host.outcome(run_id)
@@ -174,9 +175,9 @@ async def test_each_child_is_a_run_of_its_own(text):
     bench = Bench()
     async with hosting(bench, OTHER, text, tasks=(work,)) as host:
         run_id = (await host.start("subject", [5, -1, 6])).run_id
-        outcome = await host.outcome(run_id)
-        assert outcome.output["result"] == [5, 6]
-        error = outcome.output["error"]["1"]
+        output: Any = (await host.outcome(run_id)).output
+        assert output["result"] == [5, 6]
+        error = output["error"]["1"]
         assert (error["type"], error["details"]["child"]["status"]) == ("Negative", "failed")
         heads = await bench.store.heads(RunFilter(parent_run_ids=(run_id,)))
         assert sorted((head.parent_node, head.status) for head in heads) == [
@@ -211,7 +212,9 @@ async def test_a_failed_child_run_stops_the_others_where_the_gather_raises():
         run_id = (await host.start("subject", [1_000, -1, 2_000])).run_id
         outcome = await host.outcome(run_id)
         assert outcome.error is not None
-        assert (outcome.status, outcome.error.type, outcome.error.details["index"]) == ("failed", "Negative", 1)
+        assert (outcome.status, outcome.error.type) == ("failed", "Negative")
+        details: Any = outcome.error.details
+        assert (details["key"], details["index"]) == ("1", 1)
         heads = await _settled(bench, run_id)
         assert sorted((head.parent_node, head.status) for head in heads) == [
             ("each[0]", "cancelled"),

@@ -13,6 +13,7 @@ from ductor.actors.tick.gathering import output_of
 from ductor.definitions.values import JsonValue
 from ductor.journal.events import AttemptFinished, ErrorInfo
 from tests.actors.tick.driver import Driver, settlements
+from tests.actors.tick.test_redrives import from_
 
 RETRY_S = 3
 ACTIONS = (
@@ -252,7 +253,7 @@ class Play:
         is_raised = run.state.nodes["all"].status == "failed" if "all" in run.state.nodes else False
         if action == "again" and run.state.status == "completed" and started and model.scatter == "done":
             only = started[number % len(started)]
-            run.request("redrive", f"d-{run.state.version}", **{"from": [f"each[{only}]"]})
+            run.request("redrive", f"d-{run.state.version}", **from_(f"each[{only}]"))
             model.reopen(only)
         elif run.state.status != "completed" and (is_raised or model.scatter == "cancelled"):
             if run.state.nodes["each"].outcome == "withdrawn":
@@ -297,7 +298,8 @@ class Play:
             if self.plan.strategy == "raise" and model.first_failed is not None:
                 assert (gather.status, run.state.status) == ("failed", "failed")
                 assert gather.error is not None
-                assert gather.error.details["index"] == model.first_failed
+                index = model.first_failed
+                assert gather.error.details == {"key": str(index), "index": index, "details": None}
             else:
                 assert _without_texts(output_of(run.state, "all", gather)) == model.gathered
         for ref in ("each", "all"):
