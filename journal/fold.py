@@ -61,7 +61,7 @@ from ductor.journal.fold_children import (
     undo_settled,
 )
 from ductor.journal.open_nodes import leave
-from ductor.journal.state import ADDRESSED, Closing, Continuing, RunState
+from ductor.journal.state import ADDRESSED, Closing, Continuing, NodeState, RunState
 
 
 def fold_row(state: RunState, version: int, at_us: int, chain_hash: bytes, events: Iterable[AnyEvent]) -> None:
@@ -285,7 +285,7 @@ def _node_settled(state: RunState, event: NodeSettled) -> None:
     node.outcome = event.outcome
     node.taken = event.taken
     node.settled_version = state.version
-    node.lease_key, node.lease_fence = "", 0
+    _forget_work(node)
     if event.gathers:
         node.gathers = event.gathers
         node.gather_strategy = event.gather_strategy
@@ -297,16 +297,6 @@ def _node_settled(state: RunState, event: NodeSettled) -> None:
         undo_settled(state, event)
     elif node.fanout is not None:
         state.filling.pop(event.node, None)
-    node.input = None
-    node.input_ref = None
-    node.previous = None
-    node.previous_ref = None
-    if node.parked_at_us:
-        node.data = None
-        node.data_ref = None
-    if node.messages:
-        node.messages = []
-        node.message_parts = []
     if event.error is not None:
         node.error = event.error
     if event.output is not None or event.output_ref is not None:
@@ -320,6 +310,22 @@ def _node_settled(state: RunState, event: NodeSettled) -> None:
         state.node(ref).sources_settled += 1
     state.touched.extend(event.taken)
     state.touched.extend(event.untaken)
+
+
+def _forget_work(node: NodeState) -> None:
+    """What only a node under way has."""
+    node.input = None
+    node.input_ref = None
+    node.previous = None
+    node.previous_ref = None
+    if node.lease_key:
+        node.lease_key, node.lease_fence = "", 0
+    if node.parked_at_us:
+        node.data = None
+        node.data_ref = None
+    if node.messages:
+        node.messages = []
+        node.message_parts = []
 
 
 def _leave_pause(state: RunState) -> None:

@@ -7,7 +7,6 @@ holds.
 
 from collections.abc import Sequence
 
-import msgspec
 from asyncpg import Record
 
 from ductor.journal.events import Message
@@ -22,7 +21,7 @@ from ductor.journal.lease_store import (
     LeaseLine,
     LeasePlace,
 )
-from ductor.journal.postgres.database import Database, fetch_on
+from ductor.journal.postgres.database import Database
 
 LAST_TEXT = chr(0x10FFFF)
 """Comes after every other text."""
@@ -35,10 +34,7 @@ class Leases:
 
     async def grant_leases(self, key: LeaseKey) -> LeaseChange:
         """Look at a key: grant what is free to those who wait first."""
-        async with self._database.transaction() as connection:
-            fetch = fetch_on(connection)
-            await fetch("lock_lease_key", name=msgspec.json.encode(key).decode())
-            rows = await fetch("grant_leases", tenant=key.tenant, key=key.key, limit=MAX_GRANTED_AT_ONCE)
+        rows = await self._database.fetch("grant_leases", tenant=key.tenant, key=key.key, limit=MAX_GRANTED_AT_ONCE)
         return LeaseChange(grants=tuple(_grant(row) for row in rows), is_complete=len(rows) < MAX_GRANTED_AT_ONCE)
 
     async def lease_work(self, after: LeaseKey | None, limit: int) -> Sequence[LeaseKey]:
@@ -92,7 +88,7 @@ def _grant(row: Record) -> LeaseGrant:
         node=row["node"],
         payload={"run_id": row["run_id"], "fence": row["fence"], "generation": row["generation"]},
         at_us=row["at_us"],
-        position=row["position"],
+        position=row["message_position"],
     )
     return LeaseGrant(row["run_id"], message)
 
