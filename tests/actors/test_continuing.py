@@ -2,13 +2,19 @@
 every round."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from ductor.actors.errors import ControlRefusedError
+from ductor.actors.host import EngineHost
+from ductor.actors.tasks import TaskRegistry
+from ductor.actors.tick.continuing import CONTINUE_WAIT_MS
+from ductor.definitions.compile import compile_text
 from ductor.definitions.values import JsonValue
-from ductor.journal.events import HistoryWarned, RunContinued
+from ductor.journal.events import ChildReported, HistoryWarned, RunContinued
 from ductor.journal.records import RunFilter
 from ductor.testing import virtual_time
 from tests.actors.hosting import Bench
@@ -194,6 +200,95 @@ steps:
 
 async def _until_continued(host: Any, run_id: str, iteration: int) -> None:
     """Wait for so many runs of a chain to be over."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(2 * CONTINUE_WAIT_MS / 1_000):
         while (view := await host.view(run_id)).iteration < iteration:
             await host._wait_for_end(view.run_id)  # of this very run, not of its chain
+
+
+PARENT = """
+ductor: 1
+name: subject
+input: {type: object, properties: {rounds: {type: integer, default: 3}}}
+context: {n: 0}
+repeat: {until: context.n >= trigger.rounds, max: 100}
+output: {n: "${context.n}"}
+steps:
+  - {ref: hear, type: wait, signal: word, effects: {n: "${context.n + 1}"}}
+---
+ductor: 1
+name: parent
+context: {tries: 0}
+steps:
+  - {ref: sub, type: subworkflow, definition: subject, input: {rounds: 3}}
+output: {sub: "${steps.sub.output}"}
+"""
+
+
+@asynccontextmanager
+async def family() -> AsyncIterator[EngineHost]:
+    """A host with a parent whose child is continued twice."""
+    bench = Bench()
+    await bench.store.open()
+    host = EngineHost(bench.store, TaskRegistry(()), clock=bench.clock, ids=bench.ids)
+    for compiled in compile_text(PARENT):
+        await host.publish(compiled)
+    async with host:
+        yield host
+    await bench.store.close()
+
+
+async def child_of(host: EngineHost, parent: str) -> str:
+    """The child of the parent's one step, as the parent knows it."""
+    async with asyncio.timeout(60):
+        for _ in range(1_000):
+            heads = await host.runs(RunFilter(parent_run_ids=(parent,), shows_continued=True))
+            if heads:
+                return heads[-1].run_id
+            await asyncio.sleep(0.01)
+    raise AssertionError(f"{parent} has no child")
+
+
+@virtual_time
+async def test_a_parent_waits_for_the_last_run_of_its_childs_chain():
+    async with family() as host:
+        parent = (await host.start("parent")).run_id
+        child = await child_of(host, parent)
+        for _ in range(3):
+            await host.signal(child, "word")
+        outcome = await host.outcome(parent)
+        assert outcome.output == {"sub": {"n": 3}}
+        assert len(await host.chain(child)) == 3
+        reports = [
+            event for row in await host.history(parent) for event in row.events if isinstance(event, ChildReported)
+        ]
+        assert [(event.run_id, event.status) for event in reports] == [(child, "completed")]
+
+
+@virtual_time
+async def test_who_cancels_the_parent_cancels_the_latest_run_of_its_childs_chain():
+    async with family() as host:
+        parent = (await host.start("parent")).run_id
+        child = await child_of(host, parent)
+        await host.signal(child, "word")
+        await _until_continued(host, child, 1)
+        await host.request(parent, "cancel")
+        assert (await host.outcome(parent)).status == "cancelled"
+        outcome = await host.outcome(child)
+        assert outcome.status == "cancelled"
+        assert outcome.run_id != child
+
+
+@virtual_time
+async def test_a_parent_that_continues_leaves_its_child_to_its_successor():
+    """The child's step is cancelled once the time to finish is over; the child goes on, and stops with the chain."""
+    async with family() as host:
+        parent = (await host.start("parent")).run_id
+        child = await child_of(host, parent)
+        await host.request(parent, "continue_as_new")
+        await _until_continued(host, parent, 1)
+        second = await child_of(host, await host.latest(parent))
+        assert second != child
+        assert (await host.view(child)).status == "waiting"
+        await host.request(parent, "cancel")
+        assert (await host.outcome(parent)).status == "cancelled"
+        assert [(await host.outcome(run_id)).status for run_id in (child, second)] == ["cancelled", "cancelled"]
