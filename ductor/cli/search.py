@@ -4,13 +4,17 @@ It stands beside `ductor runs`, which lists heads: those are exact at once and n
 follows the journal, and pages by another key.
 """
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ductor.cli.options import DatabaseOptions, OutputOptions
+from ductor.cli.options import DatabaseOptions, OutputFormat, OutputOptions
 from ductor.definitions.values import JsonValue
 from ductor.journal.events import RunStatus
+
+if TYPE_CHECKING:
+    from ductor.projections.search import FoundRun, RunSearch
 
 
 def search(  # noqa: PLR0913 - each is an option, and all have defaults
@@ -46,7 +50,7 @@ def search(  # noqa: PLR0913 - each is an option, and all have defaults
         Where the page before ended, as it says, to continue it.
     """
     from ductor.cli.arguments import duration_argument
-    from ductor.cli.output import print_rows, say, timestamp
+    from ductor.cli.output import say
     from ductor.cli.session import connected, run_async
     from ductor.projections.search import RunSearch, check
 
@@ -62,37 +66,45 @@ def search(  # noqa: PLR0913 - each is an option, and all have defaults
     check(wanted)
 
     async def work() -> int:
-        from msgspec.structs import replace
-
         async with connected(database, output.output) as client:
             now_us = await client.engine.store.now_us()
-            page = await client.search_runs(
-                replace(
-                    wanted,
-                    started_after_us=None if since_ms is None else now_us - since_ms * 1_000,
-                    started_before_us=None if until_ms is None else now_us - until_ms * 1_000,
-                )
-            )
-        cells = [
-            (
-                run.run_id,
-                run.definition,
-                run.status,
-                timestamp(run.started_at_us),
-                timestamp(run.ended_at_us),
-                run.error_type or "",
-                run.key or "",
-                ", ".join(f"{name}={value}" for name, value in run.search_attributes.items()),
-            )
-            for run in page.runs
-        ]
-        columns = ("run", "definition", "status", "started (UTC)", "ended (UTC)", "error", "key", "attributes")
-        print_rows(page.runs, output.output, columns, cells)
+            page = await client.search_runs(_in_time(wanted, now_us, since_ms, until_ms))
+        _print(page.runs, output.output)
         if page.next is not None:
             say(f"there are more: --after {page.next}", output.output)
         return 0
 
     return run_async(work())
+
+
+def _in_time(search: "RunSearch", now_us: int, since_ms: int | None, until_ms: int | None) -> "RunSearch":
+    from msgspec.structs import replace
+
+    return replace(
+        search,
+        started_after_us=None if since_ms is None else now_us - since_ms * 1_000,
+        started_before_us=None if until_ms is None else now_us - until_ms * 1_000,
+    )
+
+
+def _print(runs: "Sequence[FoundRun]", output: OutputFormat) -> None:
+    from ductor.cli.output import print_rows, timestamp
+
+    cells = [
+        (
+            run.run_id,
+            run.definition,
+            run.status,
+            timestamp(run.started_at_us),
+            timestamp(run.ended_at_us),
+            run.error_type or "",
+            run.key or "",
+            ", ".join(f"{name}={value}" for name, value in run.search_attributes.items()),
+        )
+        for run in runs
+    ]
+    columns = ("run", "definition", "status", "started (UTC)", "ended (UTC)", "error", "key", "attributes")
+    print_rows(runs, output, columns, cells)
 
 
 def _attribute(text: str) -> tuple[str, JsonValue]:
