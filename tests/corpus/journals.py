@@ -6,18 +6,22 @@ from ductor.journal.events import (
     AttemptFinished,
     CheckpointReached,
     ContextPatched,
+    ContinueRequested,
     ControlReceived,
     DefersStarted,
     ErrorInfo,
     EventEmitted,
+    HistoryWarned,
     Message,
     MessageReceived,
     MessageTaken,
     NodeParked,
     NodeReset,
     NodeSettled,
+    OpenChild,
     PayloadRef,
     RunClosing,
+    RunContinued,
     RunEnded,
     RunPaused,
     RunReopened,
@@ -285,6 +289,73 @@ PAUSED_SIGNALLED_AND_REDRIVEN: list[Row] = [
     ),
 ]
 
+FIRST_OF_CHAIN = "019b7662-0400-7c3e-8d08-2c37b582f4d2"
+BEFORE_IN_CHAIN = "019b7662-0bb8-71be-9b8d-0759fd85307f"
+AFTER_IN_CHAIN = "019b7662-1770-7424-b23f-72de3e543fbb"
+CARRIED_CHILD = "019b7662-0fa0-7aa0-8000-000000000001"
+
+CONTINUED: list[Row] = [
+    (
+        0,
+        [
+            start(
+                "hear",
+                trigger={"customer": "ada"},
+                key="ada",
+                context={"points": 10},
+                timeout_at_us=at(100_000),
+                parent_run_id="019b7662-0000-7000-8000-000000000009",
+                root_run_id="019b7662-0000-7000-8000-000000000009",
+                depth=1,
+                iteration=2,
+                continued_from_run_id=BEFORE_IN_CHAIN,
+                chain_run_id=FIRST_OF_CHAIN,
+                parent_node="account",
+                parent_generation=1,
+                parent_waits_for="terminal",
+                definitions={"book": "aa82838793afff3e0dc125f3822a78994d44be8546ff72e06ca99b4e64841344"},
+                open_children=(OpenChild(run_id=CARRIED_CHILD, node="book"),),
+                lease_key="customer/ada",
+                lease_fence=7,
+            ),
+            TickLimited(),
+        ],
+    ),
+    (5, [NodeParked(node="hear", waiting="signal", names=("signal:purchase",)), HistoryWarned(transitions=2, limit=2)]),
+    (
+        1_000,
+        [
+            ControlReceived(request_id="again", kind="continue_as_new", arguments={"reason": "old"}, by="bob"),
+            ContinueRequested(request_id="again", until_us=at(61_000), reason="continue_as_new requested by bob: old"),
+            NodeSettled(node="hear", status="cancelled"),
+            RunContinued(
+                successor_run_id=AFTER_IN_CHAIN, request_id="again", reason="continue_as_new requested by bob: old"
+            ),
+        ],
+    ),
+]
+
+PAUSING_BEFORE_IT_CONTINUES: list[Row] = [
+    (0, [start("look", context={"looks": 0}), AttemptDispatched(node="look", generation=1, task="shop.price")]),
+    (
+        10,
+        [
+            AttemptFinished(node="look", generation=1, outcome="succeeded", output=12),
+            ContextPatched(node="look", patch={"looks": 1}),
+            NodeSettled(node="look", status="succeeded", outcome="success"),
+            ContinueRequested(
+                request_id="@repeat", until_us=at(3_600_010), reason="round 1 of `repeat` is over", is_timed=True
+            ),
+        ],
+    ),
+    (
+        20,
+        [
+            MessageReceived(message=Message(id="m-1", kind="signal", name="note", at_us=at(19), position=1)),
+        ],
+    ),
+]
+
 JOURNALS: dict[str, list[Row]] = {
     "completed": COMPLETED,
     "branches-and-exact-values": BRANCHES_AND_EXACT_VALUES,
@@ -292,4 +363,6 @@ JOURNALS: dict[str, list[Row]] = {
     "timed-out": TIMED_OUT,
     "still-open": STILL_OPEN,
     "paused-signalled-and-redriven": PAUSED_SIGNALLED_AND_REDRIVEN,
+    "continued": CONTINUED,
+    "pausing-before-it-continues": PAUSING_BEFORE_IT_CONTINUES,
 }
