@@ -125,7 +125,7 @@ def _ask_child(tick: Tick, node: ProgramNode) -> None:
             request_id=f"undo:{state.run_id}:{node.ref}:{epoch}",
             kind="compensate",
             arguments={"report_to": node.ref, "report_id": f"child:{child_run_id}:compensated:{epoch}"},
-            by=f"run {state.run_id}",
+            by=f"run:{state.run_id}",
         )
     )
 
@@ -136,6 +136,8 @@ def _report(arguments: JsonObject) -> tuple[str, str]:
 
 
 def _reason(control: ControlReceived) -> str:
+    if "report_to" in control.arguments:
+        return "its parent undoes the step that started it"
     by = f" by {control.by}" if control.by else ""
     given = control.arguments.get("reason")
     return f"compensate requested{by}" + (f": {given}" if isinstance(given, str) and given else "")

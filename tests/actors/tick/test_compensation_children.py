@@ -239,8 +239,9 @@ def test_each_request_gets_one_report_and_a_later_end_none():
     assert sum(isinstance(event, RunEnded) for event in run.events()) == 3
 
 
-def test_an_error_of_the_child_is_not_the_error_of_a_run_that_is_undone():
+def test_the_child_says_why_it_was_undone():
     run = completed_child()
     ask(run)
     run.finish("book.compensate")
-    assert run.state.error == ErrorInfo(type="RunCompensated", message="compensate requested by run", retryable=False)
+    message = "its parent undoes the step that started it"
+    assert run.state.error == ErrorInfo(type="RunCompensated", message=message, retryable=False)

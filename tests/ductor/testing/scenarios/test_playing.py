@@ -51,7 +51,9 @@ scenarios:
         ("{steps: {first: skipped}}", "step first: expected skipped, found succeeded"),
         ("{steps: {third: skipped}}", "step third: expected skipped, found no such step"),
         ("{calls: {do.first: 2}}", "calls of do.first: expected 2, found 1"),
-        ("{compensations: [undo]}", "compensations: expected undo, found none: this version runs no compensations"),
+        ("{compensations: [undo]}", "compensations: expected undo, found none"),
+        ("{compensated: true}", "compensated: expected true, found false"),
+        ("{compensated: partial}", 'compensated: expected "partial", found false'),
     ],
 )
 def test_everything_that_differs_is_told(expected: str, found: str):
