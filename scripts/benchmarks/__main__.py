@@ -23,6 +23,7 @@ from scripts.benchmarks.journal_size import measure_journal_size
 from scripts.benchmarks.latency import measure_latency
 from scripts.benchmarks.leases import measure_leases
 from scripts.benchmarks.projecting import measure_projections
+from scripts.benchmarks.queues import measure_queues
 from scripts.benchmarks.replaying import measure_replay
 from scripts.benchmarks.report import Table, print_table
 from scripts.benchmarks.server import BenchmarkServer, benchmark_server
@@ -93,6 +94,10 @@ async def _leases(server: BenchmarkServer, is_quick: bool) -> list[Table]:
     return await measure_leases(server, is_quick=is_quick)
 
 
+async def _queues(server: BenchmarkServer, is_quick: bool) -> list[Table]:
+    return [await measure_queues(server, is_quick=is_quick)]
+
+
 MEASUREMENTS: dict[str, Measure] = {
     "throughput": _throughput,
     "cost-centres": _cost_centres,
@@ -106,6 +111,7 @@ MEASUREMENTS: dict[str, Measure] = {
     "parked": _parked,
     "timers": _timers,
     "signals": _signals,
+    "queues": _queues,
     "projections": _projections,
     "fan-out": _fan_out,
     "leases": _leases,

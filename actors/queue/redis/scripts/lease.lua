@@ -14,14 +14,28 @@ local RESTING_SWEPT_MAX = 8
 local answer = {epoch(), ''}
 local due = math.huge
 
+-- What lanes are like, read once in a call for each queue: tenant -> its policy, tenant -> its leases.
+local known_policies, known_in_flight
+
 -- weight, cap (0: none), rate (0: none), burst
 local function policy_of(queue, tenant)
-  local policy = redis.call('HGET', queue.policies, tenant)
-  if not policy then
-    return 1, 0, 0, 1
+  local known = known_policies[tenant]
+  if not known then
+    local policy = redis.call('HGET', queue.policies, tenant) or '1:0:0:1'
+    local weight, cap, rate, burst = string.match(policy, '^(%d+):(%d+):([^:]+):(%d+)$')
+    known = {tonumber(weight), tonumber(cap), tonumber(rate), tonumber(burst)}
+    known_policies[tenant] = known
   end
-  local weight, cap, rate, burst = string.match(policy, '^(%d+):(%d+):([^:]+):(%d+)$')
-  return tonumber(weight), tonumber(cap), tonumber(rate), tonumber(burst)
+  return unpack(known)
+end
+
+local function leases_of(queue, tenant)
+  local known = known_in_flight[tenant]
+  if not known then
+    known = in_flight_of(queue, tenant)
+    known_in_flight[tenant] = known
+  end
+  return known
 end
 
 -- Which lane is next: see fairness.py.
@@ -39,7 +53,7 @@ local function next_lane(queue, in_flight)
   local all = sum * ready / (#lanes / 2)
   for number = 1, #lanes, 2 do
     local share = math.ceil(weights[number] / all * (in_flight + 1) - ROUNDING)
-    if in_flight_of(queue, lanes[number]) < share then
+    if leases_of(queue, lanes[number]) < share then
       return lanes[number], tonumber(lanes[number + 1])
     end
   end
@@ -53,7 +67,7 @@ end
 
 -- Whether the lane's cap or rate allows no delivery now; otherwise one is taken from its rate.
 local function is_held_back(queue, tenant, cap, rate, burst)
-  if cap > 0 and in_flight_of(queue, tenant) >= cap then
+  if cap > 0 and leases_of(queue, tenant) >= cap then
     block(queue, tenant, '+inf')
     return true
   end
@@ -84,6 +98,7 @@ local function deliver(queue, number, tenant, virtual_time, weight)
   redis.call('ZREM', queue.pending, member)
   redis.call('ZADD', queue.leased, digits(now + visibility), token)
   redis.call('ZADD', queue.holders, 0, tenant .. NUL .. token)
+  known_in_flight[tenant] = known_in_flight[tenant] and known_in_flight[tenant] + 1
   put_record(queue, token, deliveries, receipt, member)
   local began = math.max(virtual_time, virtual_time_of(queue))
   redis.call('HSET', queue.state, 'virtual_time', exact(began))
@@ -123,6 +138,7 @@ end
 
 local function lease_from(queue, number)
   take_back(queue, max_taken_back, max_deliveries, max_dead)
+  known_policies, known_in_flight = {}, {}
   unblock_due(queue)
   local cap_of_queue = tonumber(redis.call('HGET', queue.state, 'max_in_flight') or 0)
   local in_flight = redis.call('ZCARD', queue.leased)
