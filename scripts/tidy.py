@@ -18,7 +18,9 @@ LINES_PER_FILE_MAX = 450
 LINES_PER_FUNCTION_MAX = 60
 
 # Files that may be longer, each with its reason. An entry that is not needed any more is a broken rule too.
-LONGER_FILES: dict[str, str] = {}
+LONGER_FILES: dict[str, str] = {
+    "journal/postgres/schema.sql": "the whole schema in one file is what it is for",
+}
 
 # Step types that are declared and have no behaviour, each with its reason; stale entries are broken rules as well.
 DECLARED_ONLY: dict[str, str] = dict.fromkeys(
