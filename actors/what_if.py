@@ -179,7 +179,7 @@ class _Replay:
                 return begun
         for result in inputs.results:
             self._late[result.node, result.generation] = result
-        inputs.results = [] if self._other_state.paused_at_us is not None else self._asked_for()
+        inputs.results = self._asked_for()  # a tick that leaves the run paused gives them back
         assert inputs.recorded is not None
         inputs.recorded = [one for one in inputs.recorded if self._fits(one)]
         payload = self._tick(inputs, at_us)
@@ -223,11 +223,18 @@ class _Replay:
         except (TriggerError, ValueRefusedError, StartRefusedError) as error:
             raise _StopError("impossible", f"the run could not have been started: {error}") from error
         state.payloads.update((payload.hash, value) for payload, value in payloads)
-        own = {"tenant", "key"}
-        given = {name: getattr(started, name) for name in _OF_DEFINITION if name not in own}
+        given = {name: getattr(started, name) for name in _OF_DEFINITION}
+        given["timeout_at_us"] = self._timeout_at_us(recorded, at_us)
         if recorded.context != self._program.manifest.context:
             given["context"] = {**started.context, **recorded.context}
         return msgspec.structs.replace(recorded, **given)
+
+    def _timeout_at_us(self, recorded: RunStarted, at_us: int) -> int | None:
+        """The run's own deadline, counted from when the recorded one was; that is a little before its first row."""
+        timeout_ms, other_ms = self._program.manifest.timeout_ms, self._other_program.manifest.timeout_ms
+        if timeout_ms is None or recorded.timeout_at_us is None:
+            return None if other_ms is None else at_us + other_ms * 1_000
+        return None if other_ms is None else recorded.timeout_at_us + (other_ms - timeout_ms) * 1_000
 
     def _asked_for(self) -> list[AttemptFinished]:
         """The recorded results that the other program waits for, in the order in which they were recorded."""
@@ -248,10 +255,9 @@ class _Replay:
         raise _StopError("impossible", f"it does not come to rest within {MAX_TICKS_BETWEEN_ROWS} ticks")
 
     def _fits(self, one: RecordedInput) -> bool:
-        """Whether the other program can take this input; what it does with it is its own decision."""
+        """Whether the other program can take this input; what it does with it is its own decision. A timer that is not
+        armed for that moment does not fire; whether it is may depend on a control of the same row."""
         state = self._other_state
-        if isinstance(one, TimerFired):
-            return state.timers.due_at_us(one.key) == one.due_at_us
         if isinstance(one, ChildReported | LeaseGranted):
             node = state.nodes.get(one.node)
             fits = node is not None and node.status == "waiting"
@@ -319,7 +325,6 @@ _OF_DEFINITION = (
     "config",
     "context",
     "search_attributes",
-    "timeout_at_us",
 )
 _PINS = frozenset({"definition", "manifest_hash", "entrypoints"})
 
