@@ -18,7 +18,9 @@ from ductor.journal.ids import attempt_token
 from ductor.journal.records import LoadedRun
 from ductor.journal.replay import loaded_state
 from ductor.journal.state import RunState
+from scripts.simulation.chains import chain_of, check_chains, receipts_of_chain, request_in_chain, states_of
 from scripts.simulation.machines import World
+from scripts.simulation.replaying import check_replay
 from scripts.simulation.senders import Acknowledged
 from scripts.simulation.watcher import Watcher
 
@@ -74,6 +76,8 @@ def check_waiting(world: World, engines: Sequence[Engine], report: Report) -> No
 def _reasons_missing(state: RunState, engines: Sequence[Engine], now_us: int) -> list[str]:
     if state.paused_at_us is not None:
         return []
+    if not state.open_nodes and state.continuing is not None and state.timers:
+        return []  # it pauses before the run that continues it begins
     if not state.open_nodes:
         return [f"nothing is open and the run is {state.status}"]
     problems: list[str] = []
@@ -117,12 +121,14 @@ def check_runs(world: World, watcher: Watcher, report: Report) -> int:
         payloads = {payload.hash: decode_value(payload.text) for payload in run.payloads}
         programs = RunPrograms(watcher.programs[run.head.manifest_hash], watcher.programs)
         state = prove_rows(programs, run_id, rows, payloads, partial(report, run_id))
+        check_replay(run, rows, programs, partial(report, run_id))
         if encode_state(loaded_state(run)) != encode_state(state):
             report(run_id, "live state", "what a snapshot and the rows after it give is not what all rows give")
         if run.head.status != state.status:
             report(run_id, "head", f"the head says {run.head.status}, the journal {state.status}")
         _check_beside(world, state, report)
         _check_messages(world, watcher, state, report)
+    check_chains(world.database, watcher, states_of(world.database), report)
     return count
 
 
@@ -170,16 +176,18 @@ def check_promises(world: World, watcher: Watcher, known: Acknowledged, report: 
         if run_id not in run_ids:
             report(run_id, "lost start", f"start {number} was acknowledged and there is no such run")
     for key, ids in known.by_key.items():
-        if len(ids) > 1:
+        if len({chain_of(world.database, run_id)[0] for run_id in ids}) > 1:
             report("", "start key", f"{key} gave {sorted(ids)}")
     for run_id, message_id in sorted(known.messages):
-        if message_id not in world.database.receipts(run_id):
+        if message_id not in receipts_of_chain(world.database, run_id):
             report(run_id, "lost message", f"{message_id} was acknowledged and is not there")
     for run_id, request_id in sorted(known.controls):
-        disposition = world.database.dispositions(run_id).get(request_id)
-        if disposition is None:
+        found = request_in_chain(world.database, run_id, request_id)
+        if found is None:
             report(run_id, "lost request", f"{request_id} was acknowledged and is not there")
-        elif (disposition == "applied") != (request_id in watcher.models[run_id].controls):
+            continue
+        where, disposition = found
+        if (disposition == "applied") != (request_id in watcher.models[where].controls):
             report(run_id, "controls", f"{request_id} is {disposition or 'waiting'}; the journal says otherwise")
     for tenant, event_id in sorted(known.events):
         if not world.database.has_event(tenant, event_id):
