@@ -22,6 +22,9 @@ MAX_TRIES: Final = 200
 
 CONDITIONS: Final = ("context.n % 2 == 0", "trigger.id % 2 == 0", "true", "false", "context.n > 2")
 MATCHES: Final = (None, "event.payload.id == trigger.id", "event.payload.id == trigger.id && event.payload.n > 0")
+ITEMS: Final = ("[]", "[1, 2, 3]", "[trigger.id, context.n, 1, 2, 3, 4, 5]", '{"a": 1, "b": trigger.id}', "context.n")
+ENOUGH: Final = ("succeeded >= 2", "failed > 0", "succeeded + failed >= total - 1", "context.n > 3")
+STRATEGIES: Final = ("partition", "include", "drop", "raise")
 ERRORS: Final = ("Boom", "Timeout", "Busy")
 
 
@@ -76,7 +79,10 @@ class _Drawing:
             "interaction": self._interaction,
             "event_set": self._event_set,
             "digest": self._digest,
+            "scatter": self._scatter,
+            "gather": self._gather,
         }
+        self._scatters: list[JsonObject] = []
         self._sources: dict[str, set[str]] = {}
         self._refs: list[str] = []
 
@@ -97,9 +103,21 @@ class _Drawing:
             document["defer"] = [self._deferred(number) for number in range(1, chance.whole(1, 2) + 1)]
         if chance.happens(0.2):
             document["output"] = {"n": "${context.n}"}
+        if chance.happens(0.15):
+            document["repeat"] = self._rounds()
+        if chance.happens(0.1):
+            # a run that is continued again and again before it comes to its end has to end some time
+            document |= {"continue_as_new_after": chance.whole(3, 12), "timeout": f"{chance.whole(8, 40)}s"}
         if can_run("on") and chance.happens(0.3):
             document["on"] = self._handlers()
         return document
+
+    def _rounds(self) -> JsonObject:
+        chance = self._chance
+        rounds: JsonObject = {"until": chance.one_of(CONDITIONS), "max": chance.whole(1, 4)}
+        if chance.happens(0.4):
+            rounds["every"] = chance.one_of(("200ms", "2s"))
+        return rounds | {"on_max": chance.one_of(("fail", "continue"))}
 
     # --- what all steps have ------------------------------------------------------------------------------------------
 
@@ -114,6 +132,8 @@ class _Drawing:
             step["effects"] = {"n": "${context.n + 1}"}
         self._types[type_name](step)
         self._edges(step, self._refs[number + 1 :])
+        if step["type"] == "scatter":
+            self._scatters.append(step)
         others = [ref for ref in self._refs if ref != step["ref"]]
         if others and chance.happens(0.08):
             step["cancels"] = [chance.one_of(others)]
@@ -266,6 +286,38 @@ class _Drawing:
         if chance.happens(0.4):
             window["count"] = chance.whole(2, 4)
         step |= {"key": chance.one_of(("${trigger.id}", "all")), "item": {"id": "${trigger.id}"}, "window": window}
+
+    def _scatter(self, step: JsonObject) -> None:
+        chance = self._chance
+        child: JsonObject = {"type": "task"}
+        self._task(child)
+        if chance.happens(0.4):
+            child["input"] = {"id": "${trigger.id}", "n": "${item}"}
+        if chance.happens(0.3):
+            child["effects"] = {"n": "${context.n + 1}"}
+        step |= {"do": child, "items_expr": chance.one_of(ITEMS)}
+        if chance.happens(0.5):
+            step["concurrency"] = chance.whole(1, 3)
+        if chance.happens(0.3):
+            step["interval_ms"] = chance.one_of((200, 1_500))
+        if chance.happens(0.3):
+            step["complete_when"] = chance.one_of(ENOUGH)
+
+    def _gather(self, step: JsonObject) -> None:
+        """Of the last scatter; without one it is a step of another type."""
+        if not self._scatters:
+            step["type"] = "transform"
+            self._transform(step)
+            return
+        scatter = self._scatters[-1]
+        step |= {"scatter_ref": scatter["ref"], "strategy": self._chance.one_of(STRATEGIES)}
+        edges = scatter.setdefault("next", {})
+        assert isinstance(edges, dict)
+        done = edges.setdefault("done", [])
+        assert isinstance(done, list)
+        if step["ref"] not in done:
+            done.append(step["ref"])
+            self._point(str(scatter["ref"]), [str(step["ref"])])
 
     def _deferred(self, number: int) -> JsonObject:
         if self._chance.happens(0.5):

@@ -160,7 +160,7 @@ def _generation_unchecked() -> Iterator[None]:
             if node is None or node.status != "running":
                 return [result]
             tick.emit(result)
-            program_node = tick.program.nodes[result.node]
+            program_node = tick.program.node(result.node)
             BEHAVIOURS[program_node.step.type_name].on_result(tick, program_node, result)
         return []
 

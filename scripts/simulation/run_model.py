@@ -10,6 +10,7 @@ with fold or tick. Rules, each by the name under which it is reported:
 - *timers*: what fires was armed for that moment, is due, fires once, and not during a pause.
 - *messages*: each is received once; what is taken was received, and is taken once.
 - *controls*: each request is taken up once.
+- *children*: see `scripts.simulation.scatter_model`.
 - *terminal*: nothing follows the end of a run but a redrive.
 """
 
@@ -23,6 +24,7 @@ from ductor.journal.events import (
     AnyEvent,
     AttemptDispatched,
     AttemptFinished,
+    ContinueRequested,
     ControlReceived,
     DefersStarted,
     MessageReceived,
@@ -30,13 +32,16 @@ from ductor.journal.events import (
     NodeParked,
     NodeSettled,
     RunClosing,
+    RunContinued,
     RunEnded,
     RunPaused,
     RunReopened,
     RunResumed,
     RunStarted,
+    ScatterStarted,
     TimerFired,
 )
+from scripts.simulation.scatter_model import ScatterModel, is_child
 
 PAUSING = frozenset({"retry", "repeat"})
 
@@ -62,13 +67,16 @@ class RunModel:
     def __init__(self, program: Program, report: Callable[[str, str], None]) -> None:
         self._program, self._report = program, report
         self._nodes: dict[str, NodeModel] = {}
+        self._scatters = ScatterModel(lambda what: report("children", what))
         self._timers: dict[str, Timer] = {}
         self._version = 0
         self._at_us = 0
         self._is_paused = False
         self._is_ended = False
         self._is_closing = False
+        self._is_continuing = False
         self._defers_started = False
+        self.taken: set[str] = set()
         self.received: dict[str, str] = {}
         self.inbox: set[str] = set()
         self.controls: set[str] = set()
@@ -88,6 +96,7 @@ class RunModel:
             case = self._cases.get(type(event))
             if case is not None:
                 case(self, event)
+        self._scatters.end_row(is_run_ending=self._is_closing)
 
     # --- the run ------------------------------------------------------------------------------------------------------
 
@@ -110,6 +119,7 @@ class RunModel:
     def _closing(self, event: RunClosing) -> None:
         self._is_closing = True
         self._timers.pop("@timeout", None)
+        self._timers.pop("@continue", None)
         if event.grace_until_us is not None:
             self._timers["@grace"] = Timer(event.grace_until_us)
 
@@ -117,7 +127,7 @@ class RunModel:
         self._defers_started = True
         self._timers.pop("@grace", None)
 
-    def _ended(self, _event: RunEnded) -> None:
+    def _ended(self, _event: RunEnded | RunContinued) -> None:
         open_nodes = sorted(ref for ref, node in self._nodes.items() if node.status in {"running", "waiting"})
         if open_nodes:
             self._report("terminal", f"the run ends with open steps: {', '.join(open_nodes)}")
@@ -125,11 +135,24 @@ class RunModel:
         self._timers.clear()
         self.inbox.clear()
 
+    def _continue(self, event: ContinueRequested) -> None:
+        if self._is_closing:
+            self._report("terminal", "a run is to be continued that is ending")
+        self._is_continuing = True
+        self._timers["@continue"] = Timer(event.until_us)
+
+    def _continued(self, _event: RunContinued) -> None:
+        if not self._is_continuing:
+            self._report("terminal", "a run is continued that nobody has asked to")
+        self._ended(_event)
+
     def _reopened(self, event: RunReopened) -> None:
         if not self._is_ended:
             self._report("terminal", "a run is reopened that has not ended")
-        self._is_ended = self._is_closing = self._defers_started = False
-        reset = {node.node for node in event.nodes}
+        self._is_ended = self._is_closing = self._is_continuing = self._defers_started = False
+        reset = {node.node: node for node in event.nodes}
+        for ref in self._scatters.reset(reset):
+            self._node(ref).status = "pending"
         for ref in reset:
             node = self._node(ref)
             node.status = "pending"
@@ -160,6 +183,7 @@ class RunModel:
         if event.message_id not in self.inbox:
             self._report("messages", f"message {event.message_id} is taken and does not wait")
         self.inbox.discard(event.message_id)
+        self.taken.add(event.message_id)
         for ref in event.nodes:
             if self._node(ref).status != "waiting":
                 self._report("messages", f"message {event.message_id} goes to {ref}, which does not wait")
@@ -203,6 +227,12 @@ class RunModel:
         if event.until_us is not None:
             self._timers[event.node] = Timer(event.until_us, event.until_is_absolute)
 
+    def _scatter(self, event: ScatterStarted) -> None:
+        node = self._node(event.node)
+        self._begin(event.node, node)
+        node.status = "waiting"
+        self._scatters.start(event)
+
     def _settle(self, event: NodeSettled) -> None:
         node = self._node(event.node)
         if node.status == "settled":
@@ -211,6 +241,7 @@ class RunModel:
             self._begin(event.node, node)
         node.status = "settled"
         self._timers.pop(event.node, None)
+        self._scatters.settle(event)
         for ref in event.taken:
             self._node(ref).edges[event.node] = True
         for ref in event.untaken:
@@ -226,6 +257,9 @@ class RunModel:
             if node.status == "running":
                 self._report("dependencies", f"{ref} starts and runs already")
             return
+        if is_child(ref):
+            self._begin_child(ref)
+            return
         program = self._program.nodes[ref]
         if program.is_defer:
             if not self._defers_started:
@@ -235,6 +269,13 @@ class RunModel:
             self._report("dependencies", f"{ref} starts while the run is ending")
         if not _join_holds(program.step.join, len(program.predecessors), list(node.edges.values())):
             self._report("dependencies", f"{ref} starts and its join does not hold: {node.edges}")
+
+    def _begin_child(self, ref: str) -> None:
+        if self._is_closing:
+            self._report("dependencies", f"{ref} starts while the run is ending")
+        pause = self._scatters.begin(ref)
+        if pause is not None:
+            self._timers[pause[0]] = Timer(self._at_us + pause[1])
 
     def _node(self, ref: str) -> NodeModel:
         return self._nodes.setdefault(ref, NodeModel())
@@ -247,6 +288,8 @@ class RunModel:
         DefersStarted: _defers,
         RunEnded: _ended,
         RunReopened: _reopened,
+        ContinueRequested: _continue,
+        RunContinued: _continued,
         ControlReceived: _control,
         MessageReceived: _message,
         MessageTaken: _taken,
@@ -255,6 +298,7 @@ class RunModel:
         AttemptFinished: _finish,
         NodeParked: _park,
         NodeSettled: _settle,
+        ScatterStarted: _scatter,
     }
 
 

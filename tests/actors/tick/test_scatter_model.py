@@ -36,8 +36,8 @@ ChildStatus = Literal["unstarted", "running", "retrying", "succeeded", "failed",
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A scatter, and perhaps another step that cancels it. Of `enough_succeeded` and `enough_failed` 0 means that it has
-    no such condition."""
+    """A scatter, and perhaps another step that cancels it. An `enough_succeeded` or `enough_failed` of 0 means that it
+    has no such condition."""
 
     items: int
     concurrency: int | None
