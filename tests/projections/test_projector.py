@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Literal
 
 import asyncpg
 import pytest
@@ -11,10 +12,10 @@ import pytest
 from ductor.journal.events import AnyEvent, NodeSettled, RunStarted
 from ductor.journal.postgres import PostgresStore
 from ductor.journal.state import RunState
-from ductor.projections.database import DATABASE_AWAY
+from ductor.projections.database import DATABASE_AWAY, ModelDatabase
 from ductor.projections.funnel import FunnelProjection
 from ductor.projections.model import Projection, RunRow, Statement
-from ductor.projections.projector import ProjectorOptions
+from ductor.projections.projector import Projector, ProjectorOptions
 from ductor.projections.read_models import ReadModels
 from ductor.projections.runs import RunsProjection
 from tests.postgres_fixtures import Database
@@ -378,3 +379,55 @@ async def test_settled_steps_are_seen_by_a_projection_of_ones_own(
         " GROUP BY step ORDER BY step"
     )
     assert [tuple(row) for row in own] == [tuple(row) for row in flow]
+
+
+async def test_an_idle_projector_asks_seldom(store: PostgresStore, connection: asyncpg.Connection) -> None:
+    await write_some(connection, 1)
+    options = ProjectorOptions(busy_poll_ms=1, idle_poll_ms=30)
+    one = Pausing(store, [Log(), RunsProjection(), FunnelProjection()], leader="host", options=options)
+    await one.catch_up()
+    database = CountingDatabase(store.settings)
+    await one._database.close()
+    one._database = database
+    reads = 0
+    feed = store.feed
+
+    async def counted(*arguments: object, **named: object) -> object:
+        nonlocal reads
+        reads += 1
+        return await feed(*arguments, **named)  # type: ignore[arg-type]
+
+    store.feed = counted  # type: ignore[method-assign,assignment]
+    async with one, asyncio.timeout(WAIT_S):
+        await one.has_paused_often.wait()
+        assert one.pauses_ms[:7] == [1, 2, 4, 8, 16, 30, 30]
+        # one read of the feed for all projections at each look, and nothing else until it is time to claim anew
+        assert reads == len(one.pauses_ms)
+        assert database.transactions == 0
+
+
+class Pausing(Projector):
+    """Does not wait, and tells how long it would have."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.pauses_ms: list[int] = []
+        self.has_paused_often = asyncio.Event()
+
+    async def _pause(self, ms: int) -> None:
+        self.pauses_ms.append(ms)
+        if len(self.pauses_ms) == 10:
+            self.has_paused_often.set()
+            await self._stopping.wait()
+
+
+class CountingDatabase(ModelDatabase):
+    """Counts transactions."""
+
+    transactions = 0
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[asyncpg.Connection]:
+        self.transactions += 1
+        async with super().transaction() as connection:
+            yield connection
