@@ -119,6 +119,14 @@ class SyncClient:
     cancel_all = _of_client(Client.cancel_all)
     terminate_all = _of_client(Client.terminate_all)
     bulk = _of_client(Client.bulk)
+    search_runs = _of_client(Client.search_runs)
+    step_statistics = _of_client(Client.step_statistics)
+    usage = _of_client(Client.usage)
+    funnel = _of_client(Client.funnel)
+    health_report = _of_client(Client.health_report)
+    projections = _of_client(Client.projections)
+    rebuild_projection = _of_client(Client.rebuild_projection)
+    retry_projection = _of_client(Client.retry_projection)
 
     def start(
         self, name: str, trigger: JsonValue = None, *, key: str | None = None, version: str | None = None
