@@ -7,6 +7,7 @@ from collections import Counter
 
 from hypothesis import strategies as st
 
+from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.definitions.values import JsonValue
 from ductor.journal.events import (
     SETTLED_NODE_STATUSES,
@@ -184,6 +185,7 @@ def _check_phases(run: Driver) -> None:
     """While a run is paused, and after its end, nothing happens; and a step settles once, until a redrive."""
     is_paused = has_ended = False
     settled: set[str] = set()
+    failed: set[str] = set()
     for event in run.events():
         if is_paused:
             assert isinstance(event, ControlReceived | RunResumed), f"{event} while paused"
@@ -193,10 +195,19 @@ def _check_phases(run: Driver) -> None:
         has_ended = isinstance(event, RunEnded) or (has_ended and not isinstance(event, RunReopened))
         if isinstance(event, RunReopened):
             settled -= {reset.node for reset in event.nodes}
+            settled -= {ref for ref in settled if ref.endswith(UNDO_SUFFIX) and _is_undone_anew(ref, settled, failed)}
+            failed.clear()
         elif isinstance(event, NodeSettled):
             assert event.node not in settled, f"{event.node} settles twice"
             settled.add(event.node)
+            if event.status != "succeeded":
+                failed.add(event.node)
     assert settled == {ref for ref, node in run.state.nodes.items() if node.status in SETTLED_NODE_STATUSES}
+
+
+def _is_undone_anew(undo: str, settled: set[str], failed: set[str]) -> bool:
+    """Whether an undo counts no more in a run that is reopened: it failed, or its step is done anew."""
+    return undo in failed or undo.removesuffix(UNDO_SUFFIX) not in settled
 
 
 def _check_messages(run: Driver) -> None:
