@@ -286,11 +286,13 @@ class Projector:
             entries = [entry for entry in entries if entry.position <= until]
         elif not page.is_last:
             self._pages.read_ahead(entries[-1].position, limit)
-        if entries:
+        # where rows were removed from the journal there may be none left up to the next group
+        to = entries[-1].position if entries else until
+        if to is not None:
             began_s = time.monotonic()
-            done = await self._apply(members, entries)
+            done = await self._apply(members, entries, to)
             self._adapt(done, len(entries), (time.monotonic() - began_s) * 1_000)
-        has_worked = bool(entries)
+        has_worked = to is not None
         if page.is_last and until is None:
             end = entries[-1].position if entries else position
             for member in members:
@@ -305,8 +307,8 @@ class Projector:
             elif count >= member.rows_limit and took_ms < self._options.batch_ms / 2:
                 member.rows_limit = min(2 * member.rows_limit, self._options.batch_rows)
 
-    async def _apply(self, members: list[Member], entries: Sequence[FeedEntry]) -> list[Member]:
-        """One batch for one group; those that have taken it. Those that fail on it fall behind."""
+    async def _apply(self, members: list[Member], entries: Sequence[FeedEntry], to: FeedPosition) -> list[Member]:
+        """One batch for one group, up to a place; those that have taken it. Those that fail on it fall behind."""
         failed: list[tuple[Member, Exception]] = []
         async with self._database.transaction() as connection:
             ours = await self._lock(connection, members)
@@ -323,13 +325,13 @@ class Projector:
                 await checkpoints.advance(
                     connection,
                     [member.checkpoint.key for member in done],
-                    entries[-1].position,
+                    to,
                     rows=len(entries),
                     skipped_events=sum(row.skipped_events for row in rows),
-                    at_us=max(entry.transition.at_us for entry in entries),
+                    at_us=max((entry.transition.at_us for entry in entries), default=0),
                 )
         for member in done:
-            member.moved_to(entries[-1].position)
+            member.moved_to(to)
         for member, error in failed:
             if len(entries) == 1:
                 await self._stand_still(member, entries[0], error)

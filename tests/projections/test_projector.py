@@ -381,6 +381,23 @@ async def test_settled_steps_are_seen_by_a_projection_of_ones_own(
     assert [tuple(row) for row in own] == [tuple(row) for row in flow]
 
 
+async def test_rows_that_are_gone_hold_nobody_up(store: PostgresStore, connection: asyncpg.Connection) -> None:
+    journals = random_journals(4)
+    await write_journals(connection, journals[:2])
+    ahead = projector(store, [Log()])
+    await ahead.catch_up()
+    await connection.execute("DELETE FROM ductor.eec_workflow_transition")
+    both = projector(store, [Log(), RunsProjection()])
+    await both.catch_up()
+    await write_journals(connection, journals[2:])
+    await both.catch_up()
+    at = [await checkpoint(connection, name) for name in ("log", "runs")]
+    assert at[0]["position"] == at[1]["position"] > 0
+    assert await connection.fetchval("SELECT count(*) FROM ductor.report_runs") == 2
+    await ahead.stop()
+    await both.stop()
+
+
 async def test_an_idle_projector_asks_seldom(store: PostgresStore, connection: asyncpg.Connection) -> None:
     await write_some(connection, 1)
     options = ProjectorOptions(busy_poll_ms=1, idle_poll_ms=30)
