@@ -8,7 +8,7 @@ same: it computes each row from the folded state, as a host would that has just 
 What is found first counts: after a row that differs the state is another one, and what follows would differ because of
 it. The one exception is a thorough proof, which goes on from the folded state.
 
-A client that starts a run decides nothing: such a first row is folded, not computed.
+A client or another run that starts a run decides nothing: such a first row is folded, not computed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -97,7 +97,7 @@ class RowVerifier:
         return broken or found
 
     def _computed_divergence(self, row: Transition, events: Sequence[AnyEvent]) -> Divergence | None:
-        if self._programs is None or is_start_of_a_client(events):
+        if self._programs is None or is_bare_start(events):
             fold_row(self.state, row.version, row.at_us, row.hash, events)
             return None
         again = self.state
@@ -190,9 +190,10 @@ def recorded_inputs(events: Iterable[AnyEvent]) -> TickInputs:
     return inputs
 
 
-def is_start_of_a_client(events: Sequence[AnyEvent]) -> bool:
-    """Whether whoever started the run wrote this first row without deciding anything: the tick did not make it."""
-    return len(events) == 2 and isinstance(events[0], RunStarted) and isinstance(events[1], TickLimited)
+def is_bare_start(events: Sequence[AnyEvent]) -> bool:
+    """Whether whoever started the run, a client or another run, wrote this first row without deciding anything: no tick
+    of the run itself made it."""
+    return isinstance(events[0], RunStarted) and all(isinstance(event, TickLimited) for event in events[1:])
 
 
 def event_values(text: bytes) -> list[JsonValue]:

@@ -26,7 +26,7 @@ from ductor.actors.recorded_programs import RunPrograms
 from ductor.actors.start import first_event
 from ductor.actors.tick.compute import RecordedInput, TickInputs, compute
 from ductor.actors.tick.payload import TickPayload
-from ductor.actors.verify import event_values, first_difference, is_start_of_a_client, recorded_inputs
+from ductor.actors.verify import event_values, first_difference, is_bare_start, recorded_inputs
 from ductor.actors.what_if_verdict import (
     DecisionDifference,
     DispatchedAttempt,
@@ -50,7 +50,6 @@ from ductor.journal.events import (
     LeaseGranted,
     MessageReceived,
     RunStarted,
-    TickLimited,
     TimerFired,
 )
 from ductor.journal.fold import finish_row, fold_row
@@ -172,10 +171,9 @@ class _Replay:
         if inputs.started is not None:
             self._choose_bodies(inputs.started)
             inputs.started = self._start(inputs.started, at_us)
-            if is_start_of_a_client(events):
-                begun: list[AnyEvent] = [inputs.started, TickLimited()]
+            if is_bare_start(events):
+                begun: list[AnyEvent] = [inputs.started, *events[1:]]
                 fold_row(self._other_state, self._other_state.version + 1, at_us, b"", begun)
-                self._is_limited = True
                 return begun
         for result in inputs.results:
             self._late[result.node, result.generation] = result
