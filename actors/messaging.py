@@ -27,10 +27,11 @@ from ductor.journal.store import MAX_EVENT_PAYLOAD_BYTES
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a parked step asks, and the messages that it has taken."""
+    """What a parked step asks, and the messages that it has taken. `iteration` is that of its run."""
 
     data: JsonObject
     messages: list[Message]
+    iteration: int
 
 
 class Messaging(Chains):
@@ -86,7 +87,9 @@ class Messaging(Chains):
             raise MessageRefusedError(run_id, f"step {step}: {by} may not vote; approvers are {names}")
         if any(message.by == by for message in asked.messages):
             raise MessageRefusedError(run_id, f"step {step}: {by} has voted already")
-        message = Message(id=request_id or f"vote:{step}:{by}", kind="vote", node=step, by=checked_key(by, "by"))
+        # ids are unique in a whole chain, of which each run asks anew
+        vote_id = f"vote:{step}:{by}" + (f":{asked.iteration}" if asked.iteration else "")
+        message = Message(id=request_id or vote_id, kind="vote", node=step, by=checked_key(by, "by"))
         return await self._send(run_id, message, {"decision": decision, "comment": comment}, tenant)
 
     async def work_case(
@@ -203,7 +206,7 @@ class Messaging(Chains):
             status = node.status if node is not None else "pending"
             raise MessageRefusedError(run_id, f"step {step} does not wait for this: it is {status}")
         data = state.value(node.data, node.data_ref)
-        return Asked(data if isinstance(data, dict) else {}, node.messages)
+        return Asked(data if isinstance(data, dict) else {}, node.messages, state.iteration)
 
     def _message_stored(self, run_id: str, message: Message, payload: Payload | None) -> None:
         """A message was stored: a host that has the run takes it up at once."""

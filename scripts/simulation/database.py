@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ductor.actors.correlation_keys import key_text, value_at
 from ductor.journal.admission import event_message_id
 from ductor.journal.clock import Clock
-from ductor.journal.commit import Appended, BusEvent, Commit, CommitAnswer, Conflict
+from ductor.journal.commit import Appended, BusEvent, Commit, CommitAnswer, Conflict, NewRun
 from ductor.journal.events import Message
 from ductor.journal.memory import MemoryStore
 
@@ -77,12 +77,16 @@ class SimulatedDatabase(MemoryStore):
         """Write a commit, or say why not."""
         self._batches += 1
         before = self.version(commit.run_id)
+        new_runs = [new for new in commit.new_runs if not self.version(new.run_id)]
         answer = self._write(commit)
         if isinstance(answer, Conflict):
             self.conflicts += 1
         elif isinstance(answer, Appended) and commit.version:
             if self.version(commit.run_id) > before:
                 self.watch(commit)
+                for new in new_runs:
+                    if self.version(new.run_id):
+                        self.watch(_first_row(new, commit))
             else:
                 self.resolved += 1
         return answer
@@ -134,7 +138,8 @@ class SimulatedDatabase(MemoryStore):
 
     def missed_events(self, run_id: str) -> list[str]:
         """Events that a wait of this run is filed for, and that were not brought to it."""
-        tenant, receipts = self._runs[run_id].head.tenant, self.receipts(run_id)
+        rows = self._runs[run_id]
+        tenant, receipts = rows.head.tenant, self.receipts(run_id)
         missed: list[str] = []
         for run, node, index in self._waits:
             if run != run_id:
@@ -146,7 +151,8 @@ class SimulatedDatabase(MemoryStore):
             for event in events:
                 found, value = value_at(event.payload, wait.key_path) if wait.key_path else (True, None)
                 fits = found and (not wait.key_path or key_text(value) == wait.key_value)
-                if fits and event_message_id(event.event_id) not in receipts:
+                message_id = event_message_id(event.event_id)
+                if fits and message_id not in receipts and not self._has_come_before(rows, "message", message_id):
                     missed.append(f"{event.event_id} for {node}/{index}")
         return missed
 
@@ -164,6 +170,20 @@ class SimulatedDatabase(MemoryStore):
 
     def _waiting_messages(self, run_id: str) -> tuple[Message, ...]:
         return tuple(sorted(super()._waiting_messages(run_id), key=lambda message: message.position))
+
+
+def _first_row(new: NewRun, commit: Commit) -> Commit:
+    """The first row of a run that another one's commit has started."""
+    return Commit(
+        run_id=new.run_id,
+        version=1,
+        commit_id=commit.commit_id,
+        at_us=new.at_us,
+        events=new.events,
+        hash=new.hash,
+        start=new.start,
+        payloads=new.payloads,
+    )
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:

@@ -40,7 +40,18 @@ HandlerFault = Literal["slow", "failing", "refusing", "asking_to_wait", "stuck",
 when it is told to stop; a bulky one returns more than fits into an event."""
 
 ActionKind = Literal[
-    "signal", "event", "vote", "case", "reply", "cancel", "terminate", "pause", "resume", "redrive", "wrong_tenant"
+    "signal",
+    "event",
+    "vote",
+    "case",
+    "reply",
+    "cancel",
+    "terminate",
+    "pause",
+    "resume",
+    "redrive",
+    "continue_as_new",
+    "wrong_tenant",
 ]
 
 FAULT_KINDS: Final[tuple[FaultKind, ...]] = FaultKind.__args__  # type: ignore[attr-defined]

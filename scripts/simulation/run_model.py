@@ -43,6 +43,9 @@ from ductor.journal.events import (
 )
 from scripts.simulation.scatter_model import ScatterModel, is_child
 
+OWN_ANSWERS = frozenset({"digest", "lease"})
+"""Messages whose ids are unique in a run, but not in a chain: they answer what the run itself has begun."""
+
 PAUSING = frozenset({"retry", "repeat"})
 
 
@@ -183,7 +186,8 @@ class RunModel:
         if event.message_id not in self.inbox:
             self._report("messages", f"message {event.message_id} is taken and does not wait")
         self.inbox.discard(event.message_id)
-        self.taken.add(event.message_id)
+        if self.received.get(event.message_id) not in OWN_ANSWERS:
+            self.taken.add(event.message_id)
         for ref in event.nodes:
             if self._node(ref).status != "waiting":
                 self._report("messages", f"message {event.message_id} goes to {ref}, which does not wait")
@@ -265,7 +269,7 @@ class RunModel:
             if not self._defers_started:
                 self._report("dependencies", f"{ref} starts before the deferred steps may")
             return
-        if self._is_closing:
+        if self._is_closing or self._is_continuing:
             self._report("dependencies", f"{ref} starts while the run is ending")
         if not _join_holds(program.step.join, len(program.predecessors), list(node.edges.values())):
             self._report("dependencies", f"{ref} starts and its join does not hold: {node.edges}")

@@ -64,7 +64,7 @@ class Watcher:
     def _model(self, run_id: str, events: list[AnyEvent]) -> RunModel | None:
         model = self.models.get(run_id)
         if model is None and isinstance(events[0], RunStarted):
-            program = self.programs[events[0].manifest_hash]
+            program = self.programs[events[0].manifest_hash].carried_out_by(events[0].body)
             self.tenants[run_id] = events[0].tenant
             model = self.models[run_id] = RunModel(program, lambda rule, what: self.report(run_id, rule, what))
         return model

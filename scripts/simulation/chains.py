@@ -1,0 +1,82 @@
+"""What must hold of runs that continue each other: one follows each, and no input is lost or told twice at a seam."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from ductor.journal.replay import loaded_state
+from ductor.journal.state import RunState
+from scripts.simulation.database import SimulatedDatabase
+from scripts.simulation.watcher import Watcher
+
+Report = Callable[[str, str, str], None]
+
+
+def chain_of(database: SimulatedDatabase, run_id: str) -> list[str]:
+    """The runs of the chain that this one belongs to, in order."""
+    return [head.run_id for head in database.call("chain", (run_id,), {"limit": 1_000_000})]
+
+
+def receipts_of_chain(database: SimulatedDatabase, run_id: str) -> dict[str, str]:
+    """What became of each message that was sent to any run of a chain: what its last run says."""
+    found: dict[str, str] = {}
+    for member in chain_of(database, run_id):
+        found |= database.receipts(member)
+    return found
+
+
+def request_in_chain(database: SimulatedDatabase, run_id: str, request_id: str) -> tuple[str, str] | None:
+    """The run of the chain that has a request, and what became of it there; None where none has it."""
+    for member in reversed(chain_of(database, run_id)):
+        disposition = database.dispositions(member).get(request_id)
+        if disposition is not None:
+            return member, disposition
+    return None
+
+
+def check_chains(database: SimulatedDatabase, watcher: Watcher, states: dict[str, RunState], report: Report) -> None:
+    """Each chain as a whole.
+
+    Args:
+        states: of all runs, as their journals say.
+    """
+    for run_id, state in states.items():
+        if state.chain_run_id is None and state.successor_run_id is not None:
+            _check_chain(database, watcher, [states[member] for member in chain_of(database, run_id)], report)
+
+
+def _check_chain(database: SimulatedDatabase, watcher: Watcher, runs: list[RunState], report: Report) -> None:
+    first = runs[0]
+    taken: Counter[str] = Counter()
+    for number, state in enumerate(runs):
+        run_id = state.run_id
+        if number and (state.continued_from_run_id, state.chain_run_id) != (runs[number - 1].run_id, first.run_id):
+            report(run_id, "chain", f"it continues {state.continued_from_run_id} of chain {state.chain_run_id}")
+        if state.iteration != number:
+            report(run_id, "chain", f"its iteration is {state.iteration}, and its place {number}")
+        follows = runs[number + 1].run_id if number + 1 < len(runs) else None
+        if state.successor_run_id != follows:
+            report(run_id, "chain", f"its journal says that {state.successor_run_id} continues it, and {follows} does")
+        taken.update(watcher.models[run_id].taken)
+    for message_id, times in taken.items():
+        if times > 1:
+            report(first.run_id, "chain", f"message {message_id} was taken up by {times} runs of the chain")
+    _check_forwarded(database, [state.run_id for state in runs], report)
+
+
+def _check_forwarded(database: SimulatedDatabase, run_ids: list[str], report: Report) -> None:
+    """What was sent on has arrived: in all runs of a chain but the last, received = consumed + undelivered + forwarded.
+    """
+    later: set[str] = set()
+    for number, run_id in reversed(list(enumerate(run_ids))):
+        receipts = database.receipts(run_id)
+        for message_id, disposition in receipts.items():
+            if disposition == "forwarded" and message_id not in later:
+                report(run_id, "chain", f"message {message_id} was forwarded, and no later run has it")
+            if disposition in {"", "buffered"} and number + 1 < len(run_ids):
+                report(run_id, "chain", f"message {message_id} is left behind in a run that was continued")
+        later.update(receipts)
+
+
+def states_of(database: SimulatedDatabase) -> dict[str, RunState]:
+    """All runs as they stand."""
+    return {run_id: loaded_state(database.call("load", (run_id,), {})) for run_id in database.run_ids()}
