@@ -911,9 +911,17 @@ DECLARE
     ready_lanes bigint;
     lanes ductor.eec_task_lane[];
     lane ductor.eec_task_lane;
-    -- lanes that somebody is queueing items into, none of which can be seen yet
+    -- lanes without another item that can be seen
     passed text[] := '{}';
-    next_tokens text[];
+    -- the next items of lanes that had their turn, one lane after the other: where each begins, goes on and ends
+    fetched text[] := '{}';
+    tokens text[] := '{}';
+    begin_at integer[] := '{}';
+    next_at integer[] := '{}';
+    end_at integer[] := '{}';
+    found text[];
+    place integer;
+    chosen text[] := '{}';
     weights double precision;
     began double precision;
     lane_in_flight bigint;
@@ -942,7 +950,9 @@ BEGIN
         IF cardinality(lanes) > 1 THEN
             weights := (SELECT sum(l.weight) FROM unnest(lanes) AS l) * ready_lanes / cardinality(lanes)::double precision;
             FOR number IN 1 .. cardinality(lanes) LOOP
-                lane_in_flight := (SELECT count(*) FROM ductor.eec_task_item i
+                place := array_position(fetched, lanes[number].tenant);
+                lane_in_flight := coalesce(next_at[place] - begin_at[place], 0) + (
+                    SELECT count(*) FROM ductor.eec_task_item i
                     WHERE i.queue = in_queue AND i.tenant = lanes[number].tenant AND i.state = 'leased');
                 IF lane_in_flight < ceil(lanes[number].weight / weights * (all_in_flight + 1) - 1e-9) THEN
                     lane := lanes[number];
@@ -951,8 +961,10 @@ BEGIN
                 lane_in_flight := NULL;
             END LOOP;
         END IF;
+        place := array_position(fetched, lane.tenant);
         IF lane.max_in_flight IS NOT NULL AND lane_in_flight IS NULL THEN
-            lane_in_flight := (SELECT count(*) FROM ductor.eec_task_item i
+            lane_in_flight := coalesce(next_at[place] - begin_at[place], 0) + (
+                SELECT count(*) FROM ductor.eec_task_item i
                 WHERE i.queue = in_queue AND i.tenant = lane.tenant AND i.state = 'leased');
         END IF;
         IF ductor.eec_hold_back_task_lane(lane, lane_in_flight) THEN
@@ -961,32 +973,46 @@ BEGIN
             EXIT WHEN blocked = lanes_blocked_max;
             CONTINUE;
         END IF;
-        SELECT array_agg(f.token ORDER BY f.priority DESC, f.position) INTO next_tokens FROM (
-            SELECT i.token, i.priority, i.position FROM ductor.eec_task_item i
-            WHERE i.queue = in_queue AND i.tenant = lane.tenant AND i.state = 'queued'
-            ORDER BY i.priority DESC, i.position LIMIT 2 FOR UPDATE SKIP LOCKED
-        ) AS f;
-        IF next_tokens IS NOT NULL THEN
+        IF place IS NULL THEN
+            SELECT coalesce(array_agg(f.token ORDER BY f.priority DESC, f.position), '{}') INTO found FROM (
+                SELECT i.token, i.priority, i.position FROM ductor.eec_task_item i
+                WHERE i.queue = in_queue AND i.tenant = lane.tenant AND i.state = 'queued'
+                ORDER BY i.priority DESC, i.position LIMIT wanted + 1 FOR UPDATE SKIP LOCKED
+            ) AS f;
+            fetched := fetched || lane.tenant;
+            place := cardinality(fetched);
+            begin_at := begin_at || cardinality(tokens) + 1;
+            next_at := next_at || cardinality(tokens) + 1;
+            tokens := tokens || found;
+            end_at := end_at || cardinality(tokens);
+        END IF;
+        IF next_at[place] <= end_at[place] THEN
+            chosen := chosen || tokens[next_at[place]];
+            next_at[place] := next_at[place] + 1;
             began := greatest(lane.virtual_time, queue_row.virtual_time);
             queue_row.virtual_time := began;
             UPDATE ductor.eec_task_lane l SET virtual_time = began + 1 / lane.weight::double precision
             WHERE l.queue = in_queue AND l.tenant = lane.tenant;
-            UPDATE ductor.eec_task_item i
-            SET state = 'leased', deliveries = i.deliveries + 1, receipt = nextval('ductor.eec_task_receipt'),
-                until_us = ductor.eec_now_us() + visibility_us
-            WHERE i.queue = in_queue AND i.token = next_tokens[1]
-            RETURNING i.token, i.tenant, i.priority, i.receipt, i.deliveries, i.body, NULL::bigint
-            INTO out_token, out_tenant, out_priority, out_receipt, out_delivery, out_body, out_due_in_us;
-            RETURN NEXT;
             wanted := wanted - 1;
             all_in_flight := all_in_flight + 1;
         END IF;
-        IF next_tokens IS NULL OR cardinality(next_tokens) < 2 THEN
-            IF NOT ductor.eec_rest_task_lane(in_queue, lane.tenant) THEN
-                passed := passed || lane.tenant;
-            END IF;
+        IF next_at[place] > end_at[place] THEN
+            passed := passed || lane.tenant;
             ready_lanes := ready_lanes - 1;
         END IF;
+    END LOOP;
+    RETURN QUERY
+        WITH leased AS (
+            UPDATE ductor.eec_task_item i
+            SET state = 'leased', deliveries = i.deliveries + 1, receipt = nextval('ductor.eec_task_receipt'),
+                until_us = ductor.eec_now_us() + visibility_us
+            FROM unnest(chosen) WITH ORDINALITY AS c (token, number)
+            WHERE i.queue = in_queue AND i.token = c.token
+            RETURNING i.token, i.tenant, i.priority, i.receipt, i.deliveries, i.body, c.number
+        )
+        SELECT l.token, l.tenant, l.priority, l.receipt, l.deliveries, l.body, NULL::bigint FROM leased l ORDER BY l.number;
+    FOR number IN 1 .. cardinality(passed) LOOP
+        PERFORM ductor.eec_rest_task_lane(in_queue, passed[number]);
     END LOOP;
     UPDATE ductor.eec_task_queue q SET virtual_time = queue_row.virtual_time
     WHERE q.queue = in_queue AND q.virtual_time <> queue_row.virtual_time;
