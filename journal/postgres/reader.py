@@ -51,18 +51,27 @@ class GroupReader(Generic[Found]):
         self._values = values
         self._waiting: dict[str, list[asyncio.Future[Found | None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._at_work = 0
 
     async def read(self, run_id: str) -> Found | None:
         """What there is of one run, or None. Raises StoreUnavailableError."""
         future: asyncio.Future[Found | None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(run_id, []).append(future)
-        if len(self._tasks) < GROUPS_AT_ONCE:
+        if self._at_work < GROUPS_AT_ONCE:
+            self._at_work += 1
             task = asyncio.create_task(self._read(), name="ductor group reader")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return await future
 
     async def _read(self) -> None:
+        try:
+            await self._read_waiting()
+        finally:
+            # here and not when the task is known to be done: who asks in between would wait for nobody
+            self._at_work -= 1
+
+    async def _read_waiting(self) -> None:
         while self._waiting:
             group = {run_id: self._waiting.pop(run_id) for run_id in list(self._waiting)[:GROUP_RUNS]}
             try:

@@ -11,7 +11,7 @@ from ductor.journal.errors import OverloadedError, StoreUnavailableError, ValueR
 from ductor.journal.postgres import PostgresStore
 from ductor.journal.postgres import database as database_module
 from ductor.journal.postgres.database import Database as Pool
-from ductor.journal.postgres.reader import GROUP_RUNS
+from ductor.journal.postgres.reader import GROUP_RUNS, GROUPS_AT_ONCE, inputs
 from ductor.journal.records import RunFilter, Snapshot
 from ductor.journal.state import FOLD_REVISION
 from tests.journal.postgres.commits import answered, start, started_runs, tick
@@ -122,3 +122,33 @@ async def test_a_start_key_is_found(store: PostgresStore) -> None:
     await answered(store, first)
     assert await store.find_start_key("acme", "order", "k") == first.run_id
     assert await store.find_start_key("other", "order", "k") is None
+
+
+class GatedDatabase:
+    """Answers what it was asked when its gate opens, all at once."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.asked = asyncio.Semaphore(0)
+
+    async def fetch(self, query: str, **values: object) -> list[asyncpg.Record]:
+        assert query == "inputs"
+        self.asked.release()
+        await self.gate.wait()
+        return []
+
+
+async def test_who_asks_again_at_once_is_answered_when_all_readers_end_together() -> None:
+    gated = GatedDatabase()
+    reader = inputs(gated)  # type: ignore[arg-type]  # all of a database that a reader uses
+
+    async def ask_twice(run_id: str) -> None:
+        await reader.read(run_id)
+        await reader.read(run_id)
+
+    asking = []
+    for number in range(GROUPS_AT_ONCE):  # each in a group of its own
+        asking.append(asyncio.create_task(ask_twice(f"run-{number}")))
+        await gated.asked.acquire()
+    gated.gate.set()
+    await asyncio.wait_for(asyncio.gather(*asking), 5)
