@@ -214,7 +214,7 @@ def _node_parked(state: RunState, event: NodeParked) -> None:
     if event.until_us is not None:
         state.timers.set(event.node, event.until_us, is_absolute=event.until_is_absolute)
     if event.waiting == "lease" and isinstance(event.data, dict):
-        node.lease_key = str(event.data["key"])
+        node.lease_key = str(event.data.get("key", ""))
     child_under_way(state, event.node)
 
 
