@@ -311,6 +311,8 @@ class Projector:
         """One batch for one group, up to a place; those that have taken it. Those that fail on it fall behind."""
         failed: list[tuple[Member, Exception]] = []
         async with self._database.transaction() as connection:
+            # a batch that a crash of the server takes back is taken back together with its checkpoint, and comes again
+            await connection.execute("SET LOCAL synchronous_commit TO off")
             ours = await self._lock(connection, members)
             heads = await read_heads(connection, (entry.transition.run_id for entry in entries))
             rows = run_rows(entries, heads)

@@ -85,7 +85,7 @@ async def _measure_catching_up(server: BenchmarkServer, rows: int) -> Table:
     table = Table(
         name="projections",
         title=f"Read models of {rows:,} journal rows: {STEPS}-step runs, {IN_FLIGHT} side by side",
-        columns=("what", "seconds", "rows_per_s", "events_per_s", "ratio_to_bare_read"),
+        columns=("what", "seconds", "rows_per_s", "events_per_s", "ratio_to_bare_read", "us_per_row_python"),
         note="bare read: pages of the feed as values, not decoded; all four built-in models are filled together",
     )
     async with AsyncExitStack() as stack:
@@ -97,8 +97,8 @@ async def _measure_catching_up(server: BenchmarkServer, rows: int) -> Table:
         await projector.catch_up()
         total, events = await _fill_journal(connection, rows)
         await server.checkpoint()
-        bare_s = min([await _bare_read(store) for _ in range(3)])
-        catch_up_s = await _timed(projector)
+        bare = min([await _bare_read(store) for _ in range(3)])
+        catch_up = await _timed(projector)
         for projection in builtin_projections():
             await connection.execute(
                 "INSERT INTO ductor.eec_projection (name, generation, revision) VALUES ($1, 2, $2)",
@@ -106,12 +106,17 @@ async def _measure_catching_up(server: BenchmarkServer, rows: int) -> Table:
                 projection.revision,
             )
         await server.checkpoint()
-        rebuild_s = await _timed(projector)
+        rebuild = await _timed(projector)
         serving = await connection.fetchval("SELECT min(generation) FROM ductor.eec_projection WHERE stage = 'serving'")
         assert serving == 2, "not all models were rebuilt"
-        for what, seconds in (("bare read", bare_s), ("catch-up", catch_up_s), ("rebuild", rebuild_s)):
+        for what, (seconds, cpu_s) in (("bare read", bare), ("catch-up", catch_up), ("rebuild", rebuild)):
             table.add(
-                what, round(seconds, 2), round(total / seconds), round(events / seconds), round(bare_s / seconds, 2)
+                what,
+                round(seconds, 2),
+                round(total / seconds),
+                round(events / seconds),
+                round(bare[0] / seconds, 2),
+                round(cpu_s / total * 1e6, 1),
             )
     return table
 
@@ -126,18 +131,18 @@ async def _fill_journal(connection: asyncpg.Connection, rows: int) -> tuple[int,
     return count * len(texts), count * events
 
 
-async def _bare_read(store: PostgresStore) -> float:
-    began_s = time.perf_counter()
+async def _bare_read(store: PostgresStore) -> tuple[float, float]:
+    began_s, cpu_s = time.perf_counter(), time.process_time()
     position = FeedPosition()
     while page := await store.feed(position, FEED_PAGE):
         position = page[-1].position
-    return time.perf_counter() - began_s
+    return time.perf_counter() - began_s, time.process_time() - cpu_s
 
 
-async def _timed(projector: Projector) -> float:
-    began_s = time.perf_counter()
+async def _timed(projector: Projector) -> tuple[float, float]:
+    began_s, cpu_s = time.perf_counter(), time.process_time()
     await projector.catch_up()
-    return time.perf_counter() - began_s
+    return time.perf_counter() - began_s, time.process_time() - cpu_s
 
 
 async def _measure_search(server: BenchmarkServer, runs: int, count: int) -> Table:
