@@ -1,5 +1,6 @@
 """`ductor replay`."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,24 +12,53 @@ if TYPE_CHECKING:
     from ductor.replay import Replay
 
 
-def replay(  # noqa: PLR0913 - each is a way to look at a run, and all have defaults
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Looking:
+    """Which moments, or what between them, is shown."""
+
+    at: Annotated[
+        int | None,
+        Parameter(help="Show the run after this row of its journal; 0 is before the first, without it after the last."),
+    ] = None
+    from_: Annotated[int | None, Parameter(name="--from", help="Show the run after every row from this one on.")] = None
+    to: Annotated[int | None, Parameter(help="The last row to show.")] = None
+    step_through: Annotated[bool, Parameter(negative="", help="Walk through the rows, from `--at` on.")] = False
+    diff: Annotated[tuple[int, int] | None, Parameter(negative="", help="Show what changed between two rows.")] = None
+    attempts: Annotated[str | None, Parameter(help="Show the attempts of this step beside each other.")] = None
+    diff_run: Annotated[
+        str | None, Parameter(help="Compare with another run (an id or a file): the first decision that differs.")
+    ] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Calling:
+    """Which handler is called again, and how."""
+
+    step: Annotated[str | None, Parameter(help="The step whose handler `--call` calls.")] = None
+    call: Annotated[
+        bool,
+        Parameter(negative="", help="Call the step's handler with its recorded input. The run gets nothing of it."),
+    ] = False
+    generation: Annotated[int | None, Parameter(help="Which attempt of the step; the last one unless given.")] = None
+    tasks: Annotated[
+        tuple[str, ...],
+        Parameter(negative="", help="Where handlers are: `module`, or `module:attribute`; may be given several times."),
+    ] = ()
+    pdb: Annotated[
+        bool, Parameter(negative="", help="Stop at the handler's first line in the debugger, and where it raises.")
+    ] = False
+
+
+def replay(
     run: str,
     /,
     *,
-    at: int | None = None,
-    from_: Annotated[int | None, Parameter(name="--from")] = None,
-    to: int | None = None,
-    step_through: Annotated[bool, Parameter(negative="")] = False,
-    diff: Annotated[tuple[int, int] | None, Parameter(negative="")] = None,
-    attempts: str | None = None,
-    diff_run: str | None = None,
+    looking: Looking = Looking(),
     verify: Annotated[bool, Parameter(negative="")] = False,
     against: Annotated[tuple[Path, ...], Parameter(negative="")] = (),
-    step: str | None = None,
-    call: Annotated[bool, Parameter(negative="")] = False,
-    generation: int | None = None,
-    tasks: Annotated[tuple[str, ...], Parameter(negative="")] = (),
-    pdb: Annotated[bool, Parameter(negative="")] = False,
+    calling: Calling = Calling(),
     functions: str | None = None,
     database: DatabaseOptions = DatabaseOptions(),
     output: OutputOptions = OutputOptions(),
@@ -41,35 +71,10 @@ def replay(  # noqa: PLR0913 - each is a way to look at a run, and all have defa
     ----------
     run
         Id of the run, or an export file that holds it (`FILE`, or `FILE#RUN` for one of several).
-    at
-        Show the run after this row of its journal; 0 is before the first. Without it: after the last.
-    from_
-        Show the run after every row from this one on.
-    to
-        The last row to show.
-    step_through
-        Walk through the rows, from `--at` on.
-    diff
-        Show what changed between two rows.
-    attempts
-        Show the attempts of this step beside each other.
-    diff_run
-        Compare with another run (an id or a file): the first decision that differs, and the steps that do.
     verify
         Fold the journal and compute every decision again, and tell the first event that differs.
     against
-        Try another definition (file or folder): which steps would run, differ or be missing; whether the run could be
-        moved to it.
-    step
-        The step whose handler `--call` calls.
-    call
-        Call the step's handler again with its recorded input. The run gets nothing of it.
-    generation
-        Which attempt of the step; the last one unless given.
-    tasks
-        Where handlers are: `module`, or `module:attribute`; may be given several times.
-    pdb
-        Stop at the handler's first line in the debugger, and where it raises.
+        Try another definition (file or folder): which steps would run, differ or be missing; whether it could be moved.
     functions
         Where the functions are that expressions of the definition call: `module:attribute`.
     """
@@ -79,7 +84,7 @@ def replay(  # noqa: PLR0913 - each is a way to look at a run, and all have defa
     from ductor.cli.verdicts import print_verification, print_what_if
     from ductor.handlers import load_functions
 
-    if call != (step is not None):
+    if calling.call != (calling.step is not None):
         raise ArgumentError("--call", "it goes together with `--step REF`")
     library = load_functions(functions) if functions is not None else None
     found = run_async(recorded_replay(run, database, output.output, library))
@@ -87,24 +92,29 @@ def replay(  # noqa: PLR0913 - each is a way to look at a run, and all have defa
         return print_verification(found.verify(), output.output)
     if against:
         return print_what_if(found.what_if(*against), output.output)
-    if step is not None:
-        return _call(found, step, generation, tasks, pdb, output)
-    if diff_run is not None:
-        other = run_async(recorded_replay(diff_run, database, output.output, library))
+    if calling.step is not None:
+        return _call(found, calling.step, calling, output)
+    if looking.diff_run is not None:
+        other = run_async(recorded_replay(looking.diff_run, database, output.output, library))
         return _compare(found, other, output)
-    if attempts is not None:
-        return _attempts(found, attempts, output)
-    if diff is not None:
-        from ductor.cli.moments import print_changes
+    return _look(found, looking, output)
 
-        print_changes(found.diff(*diff), output.output)
-        return 0
-    if step_through:
-        from ductor.cli.stepping import step_through as walk
 
-        walk(found, found.version if at is None else at)
+def _look(replay: "Replay", looking: Looking, output: OutputOptions) -> int:
+    import sys
+
+    from ductor.cli.moments import print_changes
+    from ductor.cli.stepping import step_through
+
+    if looking.attempts is not None:
+        return _attempts(replay, looking.attempts, output)
+    if looking.diff is not None:
+        print_changes(replay.diff(*looking.diff), output.output)
         return 0
-    return _show(found, at, from_, to, output)
+    if looking.step_through:
+        step_through(replay, replay.version if looking.at is None else looking.at, sys.stdin)
+        return 0
+    return _show(replay, looking.at, looking.from_, looking.to, output)
 
 
 def _show(replay: "Replay", at: int | None, from_: int | None, to: int | None, output: OutputOptions) -> int:
@@ -147,9 +157,7 @@ def _compare(replay: "Replay", other: "Replay", output: OutputOptions) -> int:
     return EXIT_OK if difference.version is None else EXIT_FAILED
 
 
-def _call(
-    replay: "Replay", step: str, generation: int | None, tasks: tuple[str, ...], pdb: bool, output: OutputOptions
-) -> int:
+def _call(replay: "Replay", step: str, calling: Calling, output: OutputOptions) -> int:
     from ductor.actors.handler_replay import call_again, recorded_assignment
     from ductor.actors.tasks import TaskRegistry
     from ductor.cli.debugging import debugged, examined
@@ -157,10 +165,10 @@ def _call(
     from ductor.cli.verdicts import print_handler_replay
     from ductor.handlers import load_tasks
 
-    assignment, recorded = recorded_assignment(replay.run, replay.programs, step, generation)
-    registry = TaskRegistry(load_tasks(tasks))
+    assignment, recorded = recorded_assignment(replay.run, replay.programs, step, calling.generation)
+    registry = TaskRegistry(load_tasks(calling.tasks))
     task = registry.get(assignment.task)
-    watched = pdb and task is not None
+    watched = calling.pdb and task is not None
     found = run_async(  # the debugger traces this thread, and with it the loop that runs here
         call_again(
             assignment,

@@ -1,6 +1,5 @@
 """Walking through a run row by row: the commands of `ductor replay --step-through`."""
 
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +15,7 @@ f REF  forward to the next row that names the step   d      what the last row ch
 s      the state once more                           q      leave"""
 
 
-def step_through(replay: "Replay", version: int, lines: Iterable[str] = sys.stdin) -> None:
+def step_through(replay: "Replay", version: int, lines: Iterable[str]) -> None:
     """Show the run after a row, and go where the person says until they have seen enough.
 
     Args:
