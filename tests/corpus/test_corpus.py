@@ -8,6 +8,7 @@ from ductor.journal.codec import decode_events, decode_state, encode_events, enc
 from ductor.journal.events import AnyEvent
 from ductor.journal.replay import state_at, verify_chain
 from tests import corpus
+from tests.corpus.fan_out_journals import FAN_OUT_JOURNALS
 from tests.corpus.journals import JOURNALS
 
 
@@ -31,7 +32,7 @@ def test_the_chain_of_a_journal_holds(name: str):
 
 
 def test_the_corpus_is_whole():
-    assert set(corpus.names()) >= set(JOURNALS)
+    assert set(corpus.names()) >= set(JOURNALS | FAN_OUT_JOURNALS)
     assert {path.stem.removesuffix(".state") for path in corpus.DIRECTORY.glob("*.state.json")} == set(corpus.names())
 
 

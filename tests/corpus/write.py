@@ -10,7 +10,10 @@ from ductor.journal.ids import derived_run_id
 from ductor.journal.records import Transition
 from ductor.journal.replay import state_at
 from tests import corpus
+from tests.corpus.fan_out_journals import FAN_OUT_JOURNALS
 from tests.corpus.journals import JOURNALS, START_US, Row, at
+
+ALL_JOURNALS = JOURNALS | FAN_OUT_JOURNALS
 
 
 def transitions(name: str, rows: Sequence[Row]) -> list[Transition]:
@@ -30,8 +33,8 @@ def transitions(name: str, rows: Sequence[Row]) -> list[Transition]:
 
 def main(arguments: Sequence[str]) -> None:
     """Write journals and states that are missing; with `--states` all states."""
-    for name in set(JOURNALS) - set(corpus.names()):
-        corpus.write(name, transitions(name, JOURNALS[name]))
+    for name in set(ALL_JOURNALS) - set(corpus.names()):
+        corpus.write(name, transitions(name, ALL_JOURNALS[name]))
     for name in corpus.names():
         path = corpus.state_path(name)
         if "--states" in arguments or not path.exists():
