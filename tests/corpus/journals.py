@@ -5,10 +5,6 @@ from ductor.journal.events import (
     AttemptDispatched,
     AttemptFinished,
     CheckpointReached,
-    ChildReported,
-    ChildStarted,
-    CompensationRequested,
-    CompensationsStarted,
     ContextPatched,
     ContinueRequested,
     ControlReceived,
@@ -297,7 +293,6 @@ FIRST_OF_CHAIN = "019b7662-0400-7c3e-8d08-2c37b582f4d2"
 BEFORE_IN_CHAIN = "019b7662-0bb8-71be-9b8d-0759fd85307f"
 AFTER_IN_CHAIN = "019b7662-1770-7424-b23f-72de3e543fbb"
 CARRIED_CHILD = "019b7662-0fa0-7aa0-8000-000000000001"
-PARENT_OF_UNDONE = "019b7639-3c00-7000-8000-0000000000aa"
 
 CONTINUED: list[Row] = [
     (
@@ -361,151 +356,6 @@ PAUSING_BEFORE_IT_CONTINUES: list[Row] = [
     ),
 ]
 
-UNDONE_IN_PART_AND_ASKED_AGAIN: list[Row] = [
-    (
-        0,
-        [
-            start(
-                "reserve",
-                parent_run_id=PARENT_OF_UNDONE,
-                root_run_id=PARENT_OF_UNDONE,
-                depth=1,
-                parent_node="order",
-                parent_generation=1,
-                parent_waits_for="terminal",
-            ),
-            AttemptDispatched(node="reserve", generation=1, task="inventory.reserve"),
-        ],
-    ),
-    (
-        10,
-        [
-            AttemptFinished(node="reserve", generation=1, outcome="succeeded", output={"id": "r-1"}),
-            NodeSettled(node="reserve", status="succeeded", outcome="success", taken=("charge",), is_undoable=True),
-            AttemptDispatched(node="charge", generation=1, task="payments.charge"),
-        ],
-    ),
-    (
-        20,
-        [
-            AttemptFinished(node="charge", generation=1, outcome="succeeded", output={"id": "c-1"}),
-            NodeSettled(
-                node="charge",
-                status="failed",
-                outcome="error",
-                error=ErrorInfo(type="ExpressionError", message="no such key", retryable=False),
-                untaken=("ship",),
-                is_undoable=True,
-            ),
-            RunClosing(
-                status="failed",
-                error=ErrorInfo(type="ExpressionError", message="no such key", retryable=False),
-                reason="step charge failed",
-            ),
-            CompensationsStarted(),
-            AttemptDispatched(node="charge.compensate", generation=1, task="payments.refund", input={"id": "c-1"}),
-        ],
-    ),
-    (
-        30,
-        [
-            AttemptFinished(
-                node="charge.compensate", generation=1, outcome="failed", error=ErrorInfo(type="AccountClosed")
-            ),
-            NodeSettled(node="charge.compensate", status="failed", outcome="error"),
-            AttemptDispatched(node="reserve.compensate", generation=1, task="inventory.release", input={"id": "r-1"}),
-        ],
-    ),
-    (
-        40,
-        [
-            AttemptFinished(node="reserve.compensate", generation=1, outcome="succeeded"),
-            NodeSettled(node="reserve.compensate", status="succeeded", outcome="success"),
-            RunEnded(status="failed", compensated="partial"),
-        ],
-    ),
-    (
-        3_600_000,
-        [
-            ControlReceived(
-                request_id="undo-1",
-                kind="compensate",
-                arguments={"report_to": "order.compensate", "report_id": "child:1:compensated:0"},
-                by="run:parent",
-            ),
-            CompensationRequested(report_to="order.compensate", report_id="child:1:compensated:0"),
-            RunReopened(nodes=()),
-            RunClosing(
-                status="failed",
-                error=ErrorInfo(type="ExpressionError", message="no such key", retryable=False),
-                reason="step charge failed",
-            ),
-            CompensationsStarted(),
-            AttemptDispatched(node="charge.compensate", generation=2, task="payments.refund", input={"id": "c-1"}),
-        ],
-    ),
-]
-
-UNDOES_A_CHILD_AND_IS_REDRIVEN: list[Row] = [
-    (
-        0,
-        [
-            start("ship"),
-            ChildStarted(
-                node="ship",
-                generation=1,
-                run_id=PARENT_OF_UNDONE,
-                definition="order/ship",
-                manifest_hash="7d865e959b2466918c9863afca942d0fb89d7c9ac0c99bafc3749504ded97730",
-                body="ship",
-            ),
-        ],
-    ),
-    (
-        10,
-        [
-            ChildReported(node="ship", generation=1, run_id=PARENT_OF_UNDONE, status="completed", output={"id": 1}),
-            NodeSettled(node="ship", status="succeeded", outcome="success", taken=("bill",), is_undoable=True),
-            AttemptDispatched(node="bill", generation=1, task="bill"),
-        ],
-    ),
-    (
-        20,
-        [
-            AttemptFinished(node="bill", generation=1, outcome="failed", error=ErrorInfo(type="Boom")),
-            NodeSettled(node="bill", status="failed", outcome="error"),
-            RunClosing(status="failed", error=ErrorInfo(type="Boom"), reason="step bill failed"),
-            CompensationsStarted(),
-            NodeParked(node="ship.compensate", waiting="child"),
-        ],
-    ),
-    (
-        30,
-        [
-            ChildReported(
-                node="ship.compensate", generation=0, run_id=PARENT_OF_UNDONE, status="cancelled", compensated="true"
-            ),
-            NodeSettled(node="ship.compensate", status="succeeded", outcome="success"),
-            RunEnded(status="failed", compensated="true"),
-        ],
-    ),
-    (
-        40,
-        [
-            ControlReceived(request_id="r-1", kind="redrive"),
-            RunReopened(nodes=(NodeReset(node="ship"), NodeReset(node="bill"))),
-            ChildStarted(
-                node="ship",
-                generation=2,
-                run_id=CARRIED_CHILD,
-                definition="order/ship",
-                manifest_hash="7d865e959b2466918c9863afca942d0fb89d7c9ac0c99bafc3749504ded97730",
-                body="ship",
-            ),
-        ],
-    ),
-]
-
 JOURNALS: dict[str, list[Row]] = {
     "completed": COMPLETED,
     "branches-and-exact-values": BRANCHES_AND_EXACT_VALUES,
@@ -515,6 +365,4 @@ JOURNALS: dict[str, list[Row]] = {
     "paused-signalled-and-redriven": PAUSED_SIGNALLED_AND_REDRIVEN,
     "continued": CONTINUED,
     "pausing-before-it-continues": PAUSING_BEFORE_IT_CONTINUES,
-    "undone-in-part-and-asked-again": UNDONE_IN_PART_AND_ASKED_AGAIN,
-    "undoes-a-child-and-is-redriven": UNDOES_A_CHILD_AND_IS_REDRIVEN,
 }

@@ -501,3 +501,33 @@ def test_a_completed_and_undone_run_is_redriven_from_the_beginning():
         "hotel": "pending",
         "car": "pending",
     }
+
+
+# --- children of a scatter, redriven ----------------------------------------------------------------------------------
+
+SCATTER = """
+steps:
+  - {ref: each, type: scatter, items_expr: '[7, 8, 9]', next: g,
+     do: {type: task, task: t, compensate: {task: u, input: '${item}'}}}
+  - {ref: g, type: gather, scatter_ref: each, next: z}
+  - {ref: z, type: task, task: t}
+"""
+
+
+def test_a_redrive_does_the_children_again_that_were_undone_and_no_other():
+    run = Driver(SCATTER)
+    for index in range(3):
+        run.finish(f"each[{index}]", index)
+    run.fail("z")
+    run.finish("each[2].compensate")
+    run.fail("each[1].compensate", retryable=False)
+    run.finish("each[0].compensate")
+    assert (run.state.compensated, run.state.not_undone) == ("partial", ["each[1]"])
+    run.request("redrive", "r-1")
+    assert set(run.in_flight) - {"z"} == {"each[0]", "each[2]"}
+    assert (run.statuses()["each[1]"], run.state.undoable) == ("succeeded", ["each[1]"])
+    run.finish("each[0]", 10)
+    run.finish("each[2]", 12)
+    run.finish("z", "end")
+    assert run.state.status == "completed"
+    assert run.state.undoable == ["each[1]", "each[0]", "each[2]"]
