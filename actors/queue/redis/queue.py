@@ -1,6 +1,6 @@
 """The Redis tier (6.2 or newer; Valkey; Dragonfly): every rule of `DistributedQueue` in atomic scripts.
 
-All state is in the server; a process that has none of it may come and go. `scripts/lanes.lua` tells the keys. What the
+All state is in the server; a process that has none of it may come and go. `lua/lanes.lua` tells the keys. What the
 server forgets (a flush, a restart without its file, a failover to a replica that lagged behind) is told to
 `on_disturbance`, and owners of runs enqueue again what they have in flight: tokens make that harmless.
 """

@@ -1,4 +1,4 @@
-"""The tier's scripts, read from `scripts/`: each is `lanes.lua`, which they share, and its own text."""
+"""The tier's scripts, read from `lua/`: each is `lanes.lua`, which they share, and its own text."""
 
 from collections.abc import Mapping
 from hashlib import sha1
@@ -47,7 +47,7 @@ class Script(msgspec.Struct, frozen=True):
 
 
 def _read(name: str) -> str:
-    return resources.files(__package__).joinpath(f"scripts/{name}.lua").read_text(encoding="utf-8")
+    return resources.files(__package__).joinpath(f"lua/{name}.lua").read_text(encoding="utf-8")
 
 
 def _script(text: str) -> Script:
