@@ -95,7 +95,7 @@ def _absorb_answer(tick: Tick, message: Message) -> None:
         node is not None
         and node.status == "waiting"
         and node.waiting != "lease"
-        and tick.program.nodes[message.node].step.type_name == ANSWERS[message.kind]
+        and tick.program.node(message.node).step.type_name == ANSWERS[message.kind]
         and len(node.messages) < MAX_MESSAGES_PER_NODE
     ):
         _receive(tick, message, {message.node: ()})

@@ -313,3 +313,11 @@ def test_the_cost_of_a_result_does_not_grow_with_the_number_of_children():
 
     assert row_of_one_result(10) == row_of_one_result(300)
     assert NodeSettled in row_of_one_result(10)
+
+
+def test_a_vote_for_a_child_is_undelivered():
+    run = of([1, 2], do="type: task, task: t, retry: {max_attempts: 2, initial: 5s, jitter: 0}")
+    run.fail("each[0]")
+    for node in ("each", "each[0]", "each[1]", "each[9]", "each[x]"):
+        run.vote(node, "approved", "ann")
+    assert set(run.dispositions.values()) == {"undelivered"}
