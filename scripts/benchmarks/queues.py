@@ -110,12 +110,12 @@ async def _bare_redis(url: str) -> AsyncIterator[Round]:
     client = redis_client.Redis.from_url(url)
 
     async def carry_out(_number: int, batch: int) -> None:
-        await client.lpush("bare", *([BODY] * batch))  # type: ignore[misc]
+        await client.lpush("bare", *([BODY] * batch))
         async with client.pipeline(transaction=False) as pipeline:
             for _ in range(batch):
                 pipeline.lmove("bare", "bare leased", "RIGHT", "LEFT")
             await pipeline.execute()
-        await client.rpop("bare leased", batch)  # type: ignore[misc]
+        await client.rpop("bare leased", batch)
 
     yield carry_out
     await client.aclose()

@@ -167,4 +167,4 @@ async def test_lanes_that_are_held_back_are_in_nobodys_way(under_test: QueueUnde
 )
 def test_policies_are_bounded(policy: dict[str, int]):
     with pytest.raises(ValueError, match="out of bounds"):
-        LanePolicy(**policy)  # type: ignore[arg-type]
+        LanePolicy(**policy)

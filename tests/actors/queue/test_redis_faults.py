@@ -301,7 +301,7 @@ async def tiered_redis(server: RedisServer) -> int:
 
     def count() -> int:
         with server.client() as client:
-            found: int = client.hlen("{ductor}:records:default")  # type: ignore[assignment]
+            found: int = client.hlen("{ductor}:records:default")
             return found
 
     return await asyncio.to_thread(count)
