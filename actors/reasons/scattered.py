@@ -27,9 +27,9 @@ def scatter_reason(subject: Subject, node: ProgramNode, reason_of: Callable[[str
     unstarted = fanout.total - fanout.started + len(fanout.again)
     text = (
         f"waits for its children: {fanout.settled} of {fanout.total} have settled "
-        f"({fanout.succeeded} succeeded, {fanout.failed} failed), {fanout.open} are under way"
+        f"({fanout.succeeded} succeeded, {fanout.failed} failed), {fanout.open} under way"
     )
-    text += f", {unstarted} have not started{_why_not_started(subject, node, step, fanout)}" if unstarted else ""
+    text += f", {unstarted} not started{_why_not_started(subject, node, step, fanout)}" if unstarted else ""
     details: JsonObject = {
         "total": fanout.total,
         "open": fanout.open,

@@ -16,8 +16,8 @@ def test_a_scatter_says_how_many_are_under_way_and_what_holds_the_rest_back():
     reason = step_reason(run, "each")
     assert (reason.kind, reason.since_us) == ("child", run.state.nodes["each"].parked_at_us)
     assert reason.text == (
-        "waits for its children: 2 of 10 have settled (1 succeeded, 1 failed), 3 are under way, "
-        "5 have not started: no more than 3 may be under way (`concurrency`)"
+        "waits for its children: 2 of 10 have settled (1 succeeded, 1 failed), 3 under way, "
+        "5 not started: no more than 3 may be under way (`concurrency`)"
     )
     assert reason.details["not_started"] == 5
     assert [child.ref for child in reason.children] == ["each[2]", "each[3]", "each[4]"]
@@ -36,7 +36,7 @@ def test_an_interval_and_a_retry_are_told():
     run = of([1, 2], "interval_ms: 1500", do=f"{WORK}, retry: {{max_attempts: 2, initial: 5s, jitter: 0}}")
     run.fail("each[0]")
     reason = step_reason(run, "each")
-    assert "1 have not started: 1s500ms lie between two starts (`interval_ms`)" in reason.text
+    assert "1 not started: 1s500ms lie between two starts (`interval_ms`)" in reason.text
     assert (reason.children[0].ref, reason.children[0].kind) == ("each[0]", "retry")
     pause(run)
     assert "are left when the run is resumed" in step_reason(run, "each").text
