@@ -25,6 +25,7 @@ def show(
     after: int = -1,
     limit: int = 100,
     status: Literal["pending", "running", "waiting", "succeeded", "failed", "cancelled"] | None = None,
+    follow: bool = True,
     database: DatabaseOptions = DatabaseOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
@@ -42,6 +43,8 @@ def show(
         Children of the page at most.
     status
         Only children of this status.
+    follow
+        Where other runs continue this one, show the latest; with `--no-follow` this very one.
     """
     import msgspec
 
@@ -61,10 +64,10 @@ def show(
                 else:
                     print_json(page)
                 return 0
-            view = await handle.status()
-            child_runs = await handle.children(limit=CHILD_RUNS_SHOWN + 1)
+            view = await handle.status(follows=follow)
+            child_runs = await client.run(view.run_id).children(limit=CHILD_RUNS_SHOWN + 1)
             try:
-                explanation = await handle.explain()
+                explanation = await handle.explain(follows=follow)
             except ExpressionSyntaxError as error:
                 # its hosts have functions that this process lacks; everything else can be shown
                 say(f"note: what it waits for can't be told here: {error}", output.output)
@@ -186,6 +189,10 @@ def _facts(view: "RunView") -> Iterator[tuple[str, str]]:
     yield "started", f"{timestamp(view.started_at_us)} UTC"
     if view.ended_at_us:
         yield "ended", f"{timestamp(view.ended_at_us)} UTC"
+    if view.chain_run_id is not None:
+        yield "chain", f"run {view.iteration + 1} of the chain that {view.chain_run_id} began"
+    if view.successor_run_id is not None:
+        yield "successor", view.successor_run_id
     if view.key is not None:
         yield "key", view.key
     yield "trigger", json_text(view.trigger, 2_000)

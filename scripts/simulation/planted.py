@@ -27,6 +27,8 @@ from ductor.journal.clock import SystemClock
 from ductor.journal.commit import Appended, Commit, MessageDisposition
 from ductor.journal.events import AttemptFinished, Message
 from ductor.journal.memory import MemoryStore
+from ductor.journal.memory_chains import MemoryChains
+from ductor.journal.memory_forwarding import MemoryForwarding
 from ductor.journal.memory_messages import MemoryMessages
 from ductor.journal.memory_rows import RunRows
 from scripts.simulation.connection import Connection
@@ -394,4 +396,36 @@ def _tenants_mixed() -> Iterator[None]:
         return call(self, name, arguments, named)
 
     with _replaced(SimulatedDatabase, "call", lax):
+        yield
+
+
+@_planted("what waits for a run that is continued is sent on to nobody")
+def _seam_loses_messages() -> Iterator[None]:
+    def forgetful(self: MemoryForwarding, run: RunRows, _target: RunRows, version: int | None) -> None:
+        messages = self._messages_of(run.head.run_id)
+        for message in messages.read_unconsumed():
+            messages.dispose(MessageDisposition(message.id, "forwarded"), version)
+        self._with_messages.pop(run.head.run_id, None)
+
+    with _replaced(MemoryForwarding, "_forward_messages", forgetful):
+        yield
+
+
+@_planted("ids of messages are unique in a run, and not in its chain")
+def _chain_forgets_ids() -> Iterator[None]:
+    with _replaced(MemoryChains, "_note_input", lambda *_: None):
+        yield
+
+
+@_planted("steps start in a run that is about to be continued")
+def _starts_while_it_winds_down() -> Iterator[None]:
+    readiness = schedules.readiness
+
+    def hasty(state: Any, node: Any, sources_settled: int, sources_taken: int) -> bool | None:
+        continuing, state.continuing = state.continuing, None
+        answer = readiness(state, node, sources_settled, sources_taken)
+        state.continuing = continuing
+        return answer
+
+    with _replaced(schedules, "readiness", hasty):
         yield
