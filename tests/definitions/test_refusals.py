@@ -108,6 +108,8 @@ FIELDS = [
     ("compensate_needs_one", "compensate: »{}"),
     ("compensate_needs_one", "compensate: »{task: t, child: true}"),
     ("compensate_without_child", "compensate: »{child: true}"),
+    ("timeout_order", "compensate: {task: t, timeout: {attempt: »2m, total: 1m}}"),
+    ("retry_order", "compensate: {task: t, retry: {initial: 10s, max: »1s}}"),
     ("retry_order", "retry: {initial: 1m, max: »30s}"),
     ("retry_contradiction", "retry: {only: [X], except: »[X]}"),
     ("retry_unreachable", "retry: [»{max_attempts: 2}, {only: [X]}]"),
@@ -118,6 +120,7 @@ FIELDS = [
 ]
 
 STEPS = [
+    ("compensate_child_alone", "{ref: a, type: subworkflow, definition: d, compensate: »{child: true, retry: 2}}"),
     ("empty_table", "{ref: a, type: rule, rules: »[]}"),
     ("error_without_end", "{ref: a, type: transform, error: »{type: X}}"),
     ("wait_needs_one", "»{ref: a, type: wait}"),

@@ -100,6 +100,19 @@ def test_a_parked_step_says_for_what_it_waits():
     assert (marks.nodes["a"].status, marks.nodes["a"].waiting, marks.nodes["a"].until_us) == ("waiting", "timer", 9)
 
 
+def test_undos_are_marked_at_their_steps_until_these_are_done_anew():
+    begun = [NodeSettled(node="reserve", status="succeeded"), NodeSettled(node="charge", status="failed")]
+    undoing = [AttemptDispatched(node="reserve.compensate", generation=1, task="undo")]
+    undone = [NodeSettled(node="reserve.compensate", status="succeeded")]
+    again = [AttemptDispatched(node="reserve", generation=2, task="do.reserve")]
+    rows = [(1, begun), (2, undoing), (3, undone), (4, again)]
+    found = [marks_of("run-1", "running", rows[: count + 1]) for count in range(4)]
+    assert [marks.nodes["reserve"].undo for marks in found] == ["", "running", "succeeded", ""]
+    assert set(found[2].nodes) == {"reserve", "charge"}
+    assert "[succeeded, undone]" in render_text(graph_of(ORDER, found[2]))
+    assert "succeeded, being undone" in words_of(render_svg(graph_of(ORDER, found[1])))
+
+
 def test_text_shows_every_step_and_edge():
     assert render_text(graph_of(ORDER)).splitlines() == [
         "order 7",
