@@ -323,8 +323,9 @@ class Engine:
             handle.cancel()
         self.timers.close()
         await self.directory.close(timeout_ms)
-        if self._background:
-            await asyncio.wait(self._background, timeout=timeout_ms / 1_000)
+        until_s = self._loop.time() + timeout_ms / 1_000
+        while self._background and (left_s := until_s - self._loop.time()) > 0:
+            await asyncio.wait(self._background, timeout=left_s)  # what is begun by them is waited for as well
         for waiters in self._waiters.values():
             for waiter in waiters:
                 waiter.cancel()

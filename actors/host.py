@@ -113,6 +113,7 @@ class EngineHost(Client):
         self._engine: Engine | None = None
         self._sweeper: Sweeper | None = None
         self._digests: Digests | None = None
+        self._leases: Leases | None = None
         self._cached: dict[DefinitionKey, tuple[int, PublishedDefinition]] = {}
         self._looking: dict[DefinitionKey, asyncio.Future[PublishedDefinition]] = {}
 
@@ -155,19 +156,20 @@ class EngineHost(Client):
         bulk = BulkCarrier(self.store, wake)
         sweeper.always = (triggers.fire_schedules,)
         sweeper.in_turns = (self._sweep_bus, digests.sweep, leases.sweep, bulk.sweep)
-        self._engine, self._sweeper, self._digests = engine, sweeper, digests
+        self._engine, self._sweeper, self._digests, self._leases = engine, sweeper, digests, leases
         engine.bus_work = self._bus_work
         await sweeper.start(takes_over=await self._bury_dead_neighbours())
 
     async def stop_host(self) -> None:
         """Drain and leave. Nothing happens when the host does not run."""
-        engine, sweeper, digests = self._engine, self._sweeper, self._digests
-        if engine is None or sweeper is None or digests is None:
+        engine, sweeper, digests, leases = self._engine, self._sweeper, self._digests, self._leases
+        if engine is None or sweeper is None or digests is None or leases is None:
             return
         await sweeper.stop()
         digests.stop()
-        await engine.close(self.options.drain_ms)
-        self._engine = self._sweeper = self._digests = None
+        await engine.close(self.options.drain_ms)  # what its last commits free goes to others before it is over
+        leases.stop()
+        self._engine = self._sweeper = self._digests = self._leases = None
         await sweeper.leave()
 
     async def __aenter__(self) -> Self:

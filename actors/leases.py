@@ -43,6 +43,7 @@ class Leases:
         self._waiting: dict[LeaseKey, None] = {}
         self._under_way: set[LeaseKey] = set()
         self._swept: LeaseKey | None = None
+        self._is_stopped = False
 
     def changed(self, keys: Iterable[LeaseKey]) -> None:
         """A commit that changes who waits for these keys, or holds them, is durable."""
@@ -55,8 +56,12 @@ class Leases:
         self._swept = page[-1] if len(page) == KEYS_PER_SWEEP else None
         self.changed(page)
 
+    def stop(self) -> None:
+        """Begin no look any more."""
+        self._is_stopped = True
+
     def _begin_looks(self) -> None:
-        while len(self._under_way) < MAX_LOOKS_AT_ONCE:
+        while len(self._under_way) < MAX_LOOKS_AT_ONCE and not self._is_stopped:
             key = next((key for key in self._waiting if key not in self._under_way), None)
             if key is None:
                 return
@@ -71,7 +76,8 @@ class Leases:
                 self._told(grant.run_id, grant.message)
             if not change.is_complete:
                 self._waiting[key] = None
-        except StoreUnavailableError as error:  # the sweeper finds it
+        except StoreUnavailableError as error:  # the sweeper finds this key and those that wait
+            self._waiting.clear()
             _log.warning("%s", error)
         except DuctorError as error:  # one key must not keep others from being looked at
             _log.error("the lease %s can't be granted: %s", key, error)
