@@ -127,7 +127,11 @@ class Client(Messaging, BulkRequests):
             program, run_id, now_us, trigger, tenant=tenant, key=key, definitions=definitions
         )
         begun = await self._begin(run_id, now_us, started, payloads)
-        return begun if begun.is_new else Started(await self.latest(begun.run_id), is_new=False)
+        if begun.is_new:
+            return begun
+        # a run that the caller's own transaction has started is not to be seen yet
+        latest = await self.store.latest_of_chain(begun.run_id)
+        return Started(latest or begun.run_id, is_new=False)
 
     async def view(self, run_id: str, *, tenant: str | None = None, follows: bool = True) -> RunView:
         """A run as its journal tells; the latest of its chain, unless `follows` is False. Raises RunNotFoundError."""
