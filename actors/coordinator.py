@@ -130,13 +130,15 @@ class Coordinator(LoopActor):
             raise TypeError(f"a coordinator does not know what to do with {message!r}")
         if type(message) is not Wake:
             self._reissues = True  # what wakes us from inside this host shows that the run is carried out here
-        if self._in_flight is None and self._start is None and self._may_read:
-            return self._reading()
-        return None
+        if self._in_flight is not None or self._start is not None or not self._may_read:
+            return None
+        if type(message) is Wake and self._has_messages:
+            return None  # first things first: it is read after the next commit
+        return self._reading()
 
     def on_drained(self) -> None:
         """All that waited is in hand: one tick for all of it."""
-        if self._in_flight is not None or (self._reads_inputs and not self._may_read):
+        if self._in_flight is not None or (self._reads_inputs and not self._may_read and not self._has_messages):
             return
         if self._start is not None and self.state is None:
             self._begin(self._start)
@@ -152,6 +154,12 @@ class Coordinator(LoopActor):
     def _may_read(self) -> bool:
         """Whether what has been told so far is all that there is: one read serves all of it."""
         return self.state is None or self.actor_inbox.empty()
+
+    @property
+    def _has_messages(self) -> bool:
+        """Whether messages are in hand that the next tick takes up. Who is woken all the time would else read all the
+        time, and never take up what it has read."""
+        return bool(self._messages) and self.state is not None and self.state.paused_at_us is None
 
     def _reading(self) -> Coroutine[None, None, None] | None:
         """What has to be read before the next tick."""
@@ -260,12 +268,15 @@ class Coordinator(LoopActor):
         if was_paused:
             # resumed: what waited meanwhile is read now, and attempts that were lost meanwhile are issued again
             self._reads_inputs = self._reissues = state.paused_at_us is None
+            self._messages = [] if self._reads_inputs else self._messages
         if payload.events or payload.control is not None or rows or payload.outbox is not None:
             self._commit(payload, results, rows, control)
             return
         for result in results:  # superseded, all of them
             self.engine.confirm(result)
         self._rest()
+        if self._reads_inputs and not self.actor_inbox.is_closed:
+            self.actor_ref.tell(Wake(reissues=False))
 
     def _keep_for_later(self, results: list[AttemptResult]) -> list[AttemptResult]:
         """The run is paused: results become rows, which are read when it is resumed. Nothing is left in hand."""
@@ -308,7 +319,7 @@ class Coordinator(LoopActor):
                 self._results or self._rows or self._controls or self._messages or in_flight.payload.is_limited
             )
             self._appended(in_flight)
-            return self._read_inputs() if self._reads_inputs else None
+            return self._read_inputs() if self._reads_inputs and not self._has_messages else None
         self.state = None
         self._results[:0] = in_flight.results
         if type(answer) is Conflict:

@@ -370,11 +370,16 @@ class MemoryStore(
             self._with_controls,
             self._unpaused(self._with_attempts),
             self._unpaused(self._with_messages),
-            self._pending.ascending(),
+            self._left_pending(now_us),
         )
         turns = zip_longest(*(islice(cause, limit) for cause in causes))
         distinct = dict.fromkeys(run_id for turn in turns for run_id in turn if run_id is not None)
         return list(distinct)[:limit]
+
+    def _left_pending(self, now_us: int) -> Iterable[str]:
+        """Child runs that have just begun are left to the host that has begun them."""
+        heads = (self._runs[run_id].head for run_id in self._pending.ascending())
+        return (head.run_id for head in heads if head.parent_run_id is None or head.updated_at_us <= now_us)
 
     def _unpaused(self, run_ids: Iterable[str]) -> Iterable[str]:
         return (run_id for run_id in run_ids if self._runs[run_id].head.status != "paused")

@@ -273,9 +273,10 @@ class Store(BulkControlStore, DigestStore, LeaseStore, TransferStore, Protocol):
 
     async def runs_to_wake(self, now_us: int, limit: int) -> Sequence[str]:
         """Ids of runs that something waits for: overdue timers, unapplied controls, attempts and messages, `pending`
-        runs. Each cause gets its turn, so that none keeps the others out of `limit`. Of a paused run only controls
-        count; what else waits for it may not be found before a host recovers (`runs_to_recover`): who resumes a run
-        reads its `inputs`."""
+        runs (of child runs those begun before `now_us`: others are left to the host that has begun them). Each cause
+        gets its turn, so that none keeps the others out of `limit`. Of a paused run only controls count; what else
+        waits for it may not be found before a host recovers (`runs_to_recover`): who resumes a run reads its
+        `inputs`."""
         ...
 
     async def next_due_us(self) -> int | None:

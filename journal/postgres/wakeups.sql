@@ -11,7 +11,8 @@ LIMIT :limit::integer
 
 -- name: runs_to_wake
 -- Each cause gets its turn: the oldest of every cause, then the second of every cause, ... Of a paused run only controls
--- count. A row without a run says that inputs of paused runs were passed over.
+-- count. A row without a run says that inputs of paused runs were passed over. Child runs that have just begun are left to
+-- the host that has begun them.
 WITH attempts AS MATERIALIZED (
     SELECT w.run_id, w.position, r.status FROM (
         SELECT run_id, position FROM ductor.eec_workflow_step_attempt WHERE disposition = '' AND NOT is_held
@@ -42,7 +43,9 @@ due AS (
      GROUP BY run_id ORDER BY min(position) LIMIT :limit::integer)
     UNION ALL
     (SELECT run_id, 5, row_number() OVER (ORDER BY run_id) FROM ductor.eec_workflow_run
-     WHERE status = 'pending' AND status IN ('pending', 'running') ORDER BY run_id LIMIT :limit::integer)
+     WHERE status = 'pending' AND status IN ('pending', 'running')
+         AND (parent_run_id IS NULL OR updated_at_us <= :now_us::bigint)
+     ORDER BY run_id LIMIT :limit::integer)
 )
 (SELECT run_id::text FROM due GROUP BY run_id ORDER BY min(turn * 5 + cause) LIMIT :limit::integer)
 UNION ALL

@@ -171,11 +171,11 @@ async def test_a_run_that_keeps_killing_its_actor_is_set_aside_visibly(monkeypat
     computed = compute
     kills: list[str] = []
 
-    def faulty(program: Any, state: Any, inputs: Any, now_us: int) -> Any:
+    def faulty(program: Any, state: Any, inputs: Any, now_us: int, library: Any) -> Any:
         if inputs.results:
             kills.append(state.run_id)
             raise RuntimeError("a fault in the tick")
-        return computed(program, state, inputs, now_us)
+        return computed(program, state, inputs, now_us, library)
 
     async with bench.host(ONE, bench.handler()) as host:
         monkeypatch.setattr("ductor.actors.coordinator.compute", faulty)
@@ -195,11 +195,11 @@ async def test_an_actor_that_dies_once_is_followed_by_one_that_has_its_result(mo
     computed = compute
     deaths: list[int] = []
 
-    def faulty(program: Any, state: Any, inputs: Any, now_us: int) -> Any:
+    def faulty(program: Any, state: Any, inputs: Any, now_us: int, library: Any) -> Any:
         if inputs.results and not deaths:
             deaths.append(1)
             raise RuntimeError("once")
-        return computed(program, state, inputs, now_us)
+        return computed(program, state, inputs, now_us, library)
 
     async with bench.host(ONE, bench.handler()) as host:
         monkeypatch.setattr("ductor.actors.coordinator.compute", faulty)

@@ -82,7 +82,8 @@ async def test_a_commit_starts_runs(store: Store):
     assert [(row.version, row.events, row.hash) for row in loaded.tail] == [(1, EVENTS, new.hash)]
     assert await store.payload(new.run_id, LARGE.payload.hash) == LARGE.payload.text
     assert await store.next_due_us() == START_US + 99
-    assert set(await store.runs_to_wake(LONG_AGO_US, 10)) == {new.run_id, plain.run_id}
+    assert set(await store.runs_to_wake(START_US + 7, 10)) == {new.run_id, plain.run_id}
+    assert list(await store.runs_to_wake(START_US + 6, 10)) == []  # they are still the affair of who began them
     await send_well(store, child_writer(plain).commit(head=HeadUpdate(status="running")))
     assert await statuses(store, new, plain) == ["pending", "running"]
 
