@@ -78,12 +78,25 @@ def child_reported(state: RunState, event: ChildReported) -> None:
 def child_under_way(state: RunState, ref: str) -> None:
     """If the node is a scatter's child that had not been started, it is now; the pause before the next one begins."""
     place = child_place(ref)
-    if place is None:
+    fanout = None if place is None else state.node(place[0]).fanout
+    if place is not None and fanout is not None:
+        _begin(state, fanout, *place)
+
+
+def child_settled(state: RunState, event: NodeSettled) -> None:
+    """If the node is a scatter's child, it is counted, and its scatter wants to be looked at."""
+    place = child_place(event.node)
+    fanout = None if place is None else state.node(place[0]).fanout
+    if place is None or fanout is None:
         return
-    scatter, index = place
-    fanout = state.node(scatter).fanout
-    upcoming = None if fanout is None else fanout.next_index
-    if fanout is None or upcoming != index:
+    _begin(state, fanout, *place)  # one whose input can't be made settles without an attempt
+    _count(fanout, event.node, event.status)
+    state.fanned[place[0]] = None
+
+
+def _begin(state: RunState, fanout: Fanout, scatter: str, index: int) -> None:
+    upcoming = fanout.next_index
+    if upcoming != index:
         return
     if fanout.again:
         fanout.again.pop()
@@ -93,18 +106,6 @@ def child_under_way(state: RunState, ref: str) -> None:
         state.filling.pop(scatter, None)
     elif fanout.interval_ms:
         state.timers.set(scatter, state.at_us + fanout.interval_ms * 1_000)
-
-
-def child_settled(state: RunState, event: NodeSettled) -> None:
-    """If the node is a scatter's child, it is counted, and its scatter wants to be looked at."""
-    child_under_way(state, event.node)  # one whose input can't be made settles without an attempt
-    place = child_place(event.node)
-    scatter = "" if place is None else place[0]
-    fanout = state.node(scatter).fanout if scatter else None
-    if fanout is None:
-        return
-    _count(fanout, event.node, event.status)
-    state.fanned[scatter] = None
 
 
 def _count(fanout: Fanout, child: str, status: str) -> None:

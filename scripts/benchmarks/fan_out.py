@@ -81,15 +81,19 @@ async def measure_fan_out(server: BenchmarkServer, *, is_quick: bool) -> Table:
         async with _host(dsn) as host:
             await _fanned_out(host, "inline", 100)  # pays for plans
             await _fanned_out(host, "child_runs", 100)
-            for name, what, counts in (
-                ("inline", "tasks of the run", QUICK_CHILDREN if is_quick else CHILDREN),
-                ("child_runs", "child runs", QUICK_CHILD_RUNS if is_quick else CHILD_RUNS),
-            ):
-                for count in counts:
-                    await server.checkpoint()
-                    await _add(table, connection, what, count, partial(_fanned_out, host, name, count))
-            what = f"{RUNS_SIDE_BY_SIDE} runs of {CHILDREN_OF_EACH} tasks"
-            await _add(table, connection, what, RUNS_SIDE_BY_SIDE * CHILDREN_OF_EACH, partial(_side_by_side, host))
+            many = (f"{RUNS_SIDE_BY_SIDE} runs of {CHILDREN_OF_EACH} tasks", RUNS_SIDE_BY_SIDE * CHILDREN_OF_EACH)
+            rounds: list[tuple[str, int, Round]] = [
+                ("tasks of the run", count, partial(_fanned_out, host, "inline", count))
+                for count in (QUICK_CHILDREN if is_quick else CHILDREN)
+            ]
+            rounds.append((*many, partial(_side_by_side, host)))
+            rounds += [
+                ("child runs", count, partial(_fanned_out, host, "child_runs", count))
+                for count in (QUICK_CHILD_RUNS if is_quick else CHILD_RUNS)
+            ]
+            for what, count, one in rounds:
+                await server.checkpoint()
+                await _add(table, connection, what, count, one)
     finally:
         await connection.close()
     return table
