@@ -12,6 +12,7 @@ from ductor.actors.errors import ControlRefusedError
 from ductor.actors.host import EngineHost
 from ductor.actors.tasks import TaskRegistry
 from ductor.actors.tick.continuing import CONTINUE_WAIT_MS
+from ductor.actors.views import HistoryRow
 from ductor.definitions.compile import compile_text
 from ductor.definitions.values import JsonValue
 from ductor.journal.events import ChildReported, HistoryWarned, RunContinued
@@ -130,7 +131,7 @@ async def test_history_reads_as_one():
         assert [row.iteration for row in rows] == sorted(row.iteration for row in rows)
         assert {row.iteration for row in rows} == set(range(5))
         assert sum(isinstance(event, RunContinued) for row in rows for event in row.events) == 4
-        pages = []
+        pages: list[HistoryRow] = []
         while page := await host.chain_history(
             first, after=(pages[-1].iteration, pages[-1].version) if pages else (0, 0), limit=3
         ):

@@ -121,7 +121,8 @@ async def test_what_waits_goes_to_the_successor_in_order(store: Store) -> None:
     (first,) = await chain_of(store, 1)
     stored = stored_value("x" * 40_000, "payload")
     assert stored.payload is not None
-    for number, fields in enumerate(({"payload": 1}, {"payload_ref": stored.ref}, {"payload": 3}, {"payload": 4})):
+    sent: list[dict[str, Any]] = [{"payload": 1}, {"payload_ref": stored.ref}, {"payload": 3}, {"payload": 4}]
+    for number, fields in enumerate(sent):
         payloads = (stored.payload,) if "payload_ref" in fields else ()
         await sent_well(store, first, signal(f"message-{number}", **fields), payloads=payloads)
     await send_well(store, first.commit(**disposed("message-0", "buffered")))

@@ -51,6 +51,11 @@ def started_with(driver: Driver, child: str) -> RunStarted:
     return msgspec.structs.replace(driver.started, open_children=(OpenChild(run_id=child, node="sub"),))
 
 
+def status(driver: Driver) -> str:
+    """The run's status as it is now."""
+    return driver.state.status
+
+
 def continued(driver: Driver) -> list[RunContinued]:
     return [event for event in driver.events() if isinstance(event, RunContinued)]
 
@@ -62,7 +67,7 @@ def test_what_is_in_flight_finishes_first_and_counts():
     assert payload.withdrawn == []
     assert not driver.state.is_terminal
     payload = driver.finish("a")
-    assert driver.state.status == "continued"
+    assert status(driver) == "continued"
     assert driver.state.reason == "continue_as_new requested by somebody: too old"
     started = successor(driver, payload)
     assert started.context == {"n": 1, "heard": 0}
@@ -84,9 +89,9 @@ def test_what_does_not_finish_in_time_is_cancelled():
     driver = Driver(TWO_AND_A_WAIT)
     driver.request("continue_as_new")
     driver.advance(CONTINUE_WAIT_MS / 1_000 - 1)
-    assert driver.state.status == "running"
+    assert status(driver) == "running"
     payload = driver.advance(1)
-    assert driver.state.status == "continued"
+    assert status(driver) == "continued"
     assert driver.withdrawn == ["a"]
     assert successor(driver, payload).context == {"n": 0, "heard": 0}
     driver.finish("a")
@@ -108,7 +113,7 @@ def test_a_signal_of_the_very_tick_that_continues_is_noted_only_once():
     driver = Driver(TWO_AND_A_WAIT)
     driver.request("continue_as_new")
     payload = driver.tick(results=[driver.success("a")], messages=[driver.message("signal", "go", id="kept")])
-    assert driver.state.status == "continued"
+    assert status(driver) == "continued"
     assert payload.outbox is not None
     assert "kept" not in payload.outbox.messages, "the statement that forwards it says what became of it"
 
@@ -126,14 +131,14 @@ def test_what_comes_afterwards_is_passed_on():
     assert len(driver.rows) == rows
 
 
-@pytest.mark.parametrize(("kind", "status"), [("cancel", "cancelled"), ("terminate", "terminated")])
-def test_a_cancel_that_comes_meanwhile_wins(kind: Any, status: str):
+@pytest.mark.parametrize(("kind", "ended"), [("cancel", "cancelled"), ("terminate", "terminated")])
+def test_a_cancel_that_comes_meanwhile_wins(kind: Any, ended: str):
     driver = Driver(TWO_AND_A_WAIT)
     driver.request("continue_as_new")
     driver.request(kind, "c-2")
     if kind == "cancel":
         driver.stopped("a")
-    assert driver.state.status == status
+    assert status(driver) == ended
     assert continued(driver) == []
 
 
@@ -141,7 +146,7 @@ def test_a_failure_that_comes_meanwhile_wins():
     driver = Driver(TWO_AND_A_WAIT)
     driver.request("continue_as_new")
     driver.fail("a")
-    assert driver.state.status == "failed"
+    assert status(driver) == "failed"
     assert continued(driver) == []
 
 
@@ -152,7 +157,7 @@ def test_an_attempt_that_would_be_tried_again_is_left_to_the_successor():
     driver.request("continue_as_new")
     driver.fail("a")
     assert driver.statuses() == {"a": "cancelled"}
-    assert driver.state.status == "continued"
+    assert status(driver) == "continued"
 
 
 def test_a_step_that_repeats_ends_with_its_round():
@@ -162,7 +167,7 @@ def test_a_step_that_repeats_ends_with_its_round():
     driver.request("continue_as_new")
     driver.finish("a", 7)
     assert driver.statuses() == {"a": "succeeded"}
-    assert driver.state.status == "continued"
+    assert status(driver) == "continued"
 
 
 def test_the_timeout_of_the_run_wins():
@@ -170,7 +175,7 @@ def test_the_timeout_of_the_run_wins():
     driver.request("continue_as_new")
     driver.advance(30)
     driver.stopped("a")
-    assert driver.state.status == "failed"
+    assert status(driver) == "failed"
     assert driver.state.error is not None
     assert driver.state.error.type == "RunTimeout"
 
@@ -198,16 +203,16 @@ def test_a_pause_stops_the_clock_of_winding_down():
     driver.request("pause", "c-2")
     driver.now_us += 2 * CONTINUE_WAIT_MS * 1_000
     driver.request("resume", "c-3")
-    assert driver.state.status == "running"
+    assert status(driver) == "running"
     assert driver.state.timers.due_at_us(CONTINUE_TIMER) == driver.now_us + CONTINUE_WAIT_MS * 1_000
     driver.finish("a")
-    assert driver.state.status == "continued"
+    assert status(driver) == "continued"
 
 
 def test_defers_belong_to_the_end_of_the_chain():
     driver = Driver(COUNTING + "defer: [{ref: bye, type: task, task: work}]\n")
     driver.finish("a")
-    assert driver.state.status == "continued"
+    assert status(driver) == "continued"
     assert "bye" not in driver.state.nodes
 
 
@@ -219,14 +224,14 @@ def test_repeat_continues_until_its_condition_holds():
     second = Driver(COUNTING, starts=False)
     second.tick(started=started)
     second.finish("a")
-    assert second.state.status == "completed"
+    assert status(second) == "completed"
     assert second.state.context == {"n": 2}
 
 
 def test_a_condition_that_fails_to_evaluate_fails_the_run():
     driver = Driver(COUNTING.replace("context.n >= 2", "context.missing > 1"))
     driver.finish("a")
-    assert driver.state.status == "failed"
+    assert status(driver) == "failed"
     assert driver.state.error is not None
     assert driver.state.error.type == "ExpressionError"
 
@@ -235,21 +240,21 @@ def test_while_it_pauses_before_the_next_round_it_hears_and_can_be_stopped():
     text = COUNTING.replace("max: 5", "max: 5, every: 1h") + "on: [{signal: note, effects: {n: 10}}]\n"
     driver = Driver(text)
     driver.finish("a")
-    assert driver.state.status == "waiting"
+    assert status(driver) == "waiting"
     driver.signal("note")
-    assert driver.state.status == "waiting"
+    assert status(driver) == "waiting"
     driver.advance(3_599)
-    assert driver.state.status == "waiting"
+    assert status(driver) == "waiting"
     payload = driver.advance(1)
     assert successor(driver, payload).context == {"n": 10}
     driver = Driver(text)
     driver.finish("a")
     driver.request("cancel")
-    assert driver.state.status == "cancelled"
+    assert status(driver) == "cancelled"
     driver = Driver(text)
     driver.finish("a")
     driver.request("continue_as_new")
-    assert driver.state.status == "continued", "who asks for it does not wait for the pause"
+    assert status(driver) == "continued", "who asks for it does not wait for the pause"
 
 
 LONG = """
@@ -267,7 +272,7 @@ def test_a_long_run_continues_when_nothing_is_under_way():
         driver.finish("a", number)
     assert [event.transitions for event in driver.events() if isinstance(event, HistoryWarned)] == [4]
     driver.finish("a", 9)
-    assert driver.state.status == "continued"
+    assert status(driver) == "continued"
     (requested,) = [event for event in driver.events() if isinstance(event, ContinueRequested)]
     assert requested.request_id == "@continue_as_new_after"
     assert "b" not in {event.node for event in driver.events() if isinstance(event, AttemptDispatched)}
@@ -280,7 +285,7 @@ def test_a_long_run_with_nothing_left_to_do_completes():
             driver.finish("a", number)
     while driver.in_flight:
         driver.finish(next(iter(driver.in_flight)))
-    assert driver.state.status == "completed"
+    assert status(driver) == "completed"
 
 
 def test_a_run_that_never_finds_a_moment_is_ended():
@@ -289,7 +294,7 @@ def test_a_run_that_never_finds_a_moment_is_ended():
         if driver.state.is_terminal:
             break
         driver.finish("a", -number)
-    assert driver.state.status == "terminated"
+    assert status(driver) == "terminated"
     assert driver.state.error is not None
     assert driver.state.error.type == "HistoryTooLong"
     assert driver.state.version == 5 * SAFETY_NET_MULTIPLE
@@ -299,7 +304,7 @@ def test_without_the_field_no_run_is_warned_or_ended():
     driver = Driver(LONG.replace("continue_as_new_after: 5", ""))
     for number in range(10 * SAFETY_NET_MULTIPLE):
         driver.finish("a", -number)
-    assert driver.state.status == "running"
+    assert status(driver) == "running"
     assert not driver.state.is_warned
 
 
@@ -318,7 +323,7 @@ def test_children_under_way_go_along_and_stop_with_the_successor():
     driver = Driver("steps: [{ref: a, type: task, task: work}]", starts=False)
     driver.tick(started=started_with(driver, child))
     driver.finish("a")
-    assert driver.state.status == "completed"
+    assert status(driver) == "completed"
 
 
 def test_rows_of_parked_steps_go_and_a_settled_step_is_not_listed_twice():
