@@ -131,6 +131,8 @@ class _Drawing:
         if chance.happens(0.5):
             step["effects"] = {"n": "${context.n + 1}"}
         self._types[type_name](step)
+        if chance.happens(0.25):
+            step["compensate"] = self._undo()
         self._edges(step, self._refs[number + 1 :])
         if step["type"] == "scatter":
             self._scatters.append(step)
@@ -142,6 +144,17 @@ class _Drawing:
         if can_run("signal") and type_name != "wait" and chance.happens(0.06):
             step["signal"] = [{"run": "${run.id}", "name": chance.one_of(SIGNALS), "payload": "${context.n}"}]
         return step
+
+    def _undo(self) -> JsonObject:
+        chance = self._chance
+        undo: JsonObject = {"task": TASK, "input": {"id": "${trigger.id}", "n": "${context.n}"}}
+        if chance.happens(0.1):
+            undo["input"] = {"id": "${output.missing}"}
+        if chance.happens(0.6):
+            undo["retry"] = {"max_attempts": chance.whole(2, 4), "initial": chance.one_of(("0s", "200ms", "2s"))}
+        if chance.happens(0.3):
+            undo["timeout"] = {"attempt": f"{chance.whole(1, 9)}s"}
+        return undo
 
     def _edges(self, step: JsonObject, later: list[str]) -> None:
         chance = self._chance

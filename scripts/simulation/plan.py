@@ -50,6 +50,7 @@ ActionKind = Literal[
     "pause",
     "resume",
     "redrive",
+    "compensate",
     "continue_as_new",
     "wrong_tenant",
 ]

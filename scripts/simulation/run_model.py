@@ -11,6 +11,7 @@ with fold or tick. Rules, each by the name under which it is reported:
 - *messages*: each is received once; what is taken was received, and is taken once.
 - *controls*: each request is taken up once.
 - *children*: see `scripts.simulation.scatter_model`.
+- *undos*: see `scripts.simulation.undo_model`.
 - *terminal*: nothing follows the end of a run but a redrive.
 """
 
@@ -19,11 +20,13 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.definitions.program import Program
 from ductor.journal.events import (
     AnyEvent,
     AttemptDispatched,
     AttemptFinished,
+    CompensationsStarted,
     ContinueRequested,
     ControlReceived,
     DefersStarted,
@@ -42,6 +45,7 @@ from ductor.journal.events import (
     TimerFired,
 )
 from scripts.simulation.scatter_model import ScatterModel, is_child
+from scripts.simulation.undo_model import UndoModel
 
 OWN_ANSWERS = frozenset({"digest", "lease"})
 """Messages whose ids are unique in a run, but not in a chain: they answer what the run itself has begun."""
@@ -71,6 +75,7 @@ class RunModel:
         self._program, self._report = program, report
         self._nodes: dict[str, NodeModel] = {}
         self._scatters = ScatterModel(lambda what: report("children", what))
+        self._undos = UndoModel(program, lambda what: report("undos", what))
         self._timers: dict[str, Timer] = {}
         self._version = 0
         self._at_us = 0
@@ -96,6 +101,8 @@ class RunModel:
         for event in events:
             if self._is_ended and not isinstance(event, ControlReceived | RunReopened):
                 self._report("terminal", f"version {version} has {_name(event)} after the end")
+            if not isinstance(event, RunReopened):
+                self._undos.follow(event)
             case = self._cases.get(type(event))
             if case is not None:
                 case(self, event)
@@ -126,6 +133,9 @@ class RunModel:
         if event.grace_until_us is not None:
             self._timers["@grace"] = Timer(event.grace_until_us)
 
+    def _undoing(self, _event: CompensationsStarted) -> None:
+        self._timers.pop("@grace", None)
+
     def _defers(self, _event: DefersStarted) -> None:
         self._defers_started = True
         self._timers.pop("@grace", None)
@@ -154,7 +164,8 @@ class RunModel:
             self._report("terminal", "a run is reopened that has not ended")
         self._is_ended = self._is_closing = self._is_continuing = self._defers_started = False
         reset = {node.node: node for node in event.nodes}
-        for ref in self._scatters.reset(reset):
+        children = self._scatters.reset(reset)
+        for ref in (*children, *self._undos.reopened({*reset, *children})):
             self._node(ref).status = "pending"
         for ref in reset:
             node = self._node(ref)
@@ -261,6 +272,8 @@ class RunModel:
             if node.status == "running":
                 self._report("dependencies", f"{ref} starts and runs already")
             return
+        if ref.endswith(UNDO_SUFFIX):
+            return
         if is_child(ref):
             self._begin_child(ref)
             return
@@ -289,6 +302,7 @@ class RunModel:
         RunPaused: _paused,
         RunResumed: _resumed,
         RunClosing: _closing,
+        CompensationsStarted: _undoing,
         DefersStarted: _defers,
         RunEnded: _ended,
         RunReopened: _reopened,
