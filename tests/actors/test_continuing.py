@@ -293,3 +293,67 @@ async def test_a_parent_that_continues_leaves_its_child_to_its_successor():
         await host.request(parent, "cancel")
         assert (await host.outcome(parent)).status == "cancelled"
         assert [(await host.outcome(run_id)).status for run_id in (child, second)] == ["cancelled", "cancelled"]
+
+
+@virtual_time
+async def test_each_run_of_a_chain_asks_its_people_anew():
+    bench = Bench()
+    text = """
+context: {n: 0}
+repeat: {until: context.n >= 2, max: 10}
+output: ${context.n}
+steps:
+  - {ref: ask, type: approval, approvers: [ann], title: Again?, effects: {n: "${context.n + 1}"}}
+"""
+    async with bench.host(text, bench.handler()) as host:
+        first = (await host.start("subject")).run_id
+        assert (await host.vote(first, "ask", "approved", by="ann")).verdict == "accepted"
+        await _until_continued(host, first, 1)
+        async with asyncio.timeout(60):
+            await _until_asked(host)
+        assert (await host.vote(first, "ask", "approved", by="ann")).verdict == "accepted"
+        assert (await host.outcome(first)).output == 2
+
+
+@virtual_time
+async def test_a_chain_whose_last_run_failed_is_redriven_by_the_id_of_the_first():
+    bench = Bench()
+
+    async def work(number: int) -> JsonValue:
+        if number == 2:
+            raise ValueError
+        return number
+
+    text = """
+context: {n: 0}
+repeat: {until: context.n >= 3, max: 10}
+output: ${context.n}
+steps:
+  - {ref: a, type: task, task: work, effects: {n: "${context.n + 1}"}}
+"""
+    async with bench.host(text, bench.handler(work)) as host:
+        first = (await host.start("subject")).run_id
+        failed = await host.outcome(first)
+        assert (failed.status, len(await host.chain(first))) == ("failed", 2)
+        receipt = await host.request(first, "redrive")
+        assert receipt.run_id == failed.run_id
+        await _until_applied(host, first, receipt.request_id)
+        assert (await host.outcome(first)).output == 3
+        assert len(await host.chain(first)) == 3
+
+
+async def _until_asked(host: EngineHost) -> None:
+    """Wait for an entry in the inbox."""
+    for _ in range(1_000):
+        if await host.inbox():
+            return
+        await asyncio.sleep(0.01)
+
+
+async def _until_applied(host: EngineHost, run_id: str, request_id: str) -> None:
+    """Wait until a request was taken up."""
+    for _ in range(1_000):
+        control = await host.store.control(run_id, request_id)
+        if control is not None and control.disposition == "applied":
+            return
+        await asyncio.sleep(0.01)
