@@ -105,7 +105,7 @@ def _reopen(tick: Tick, control: ControlReceived, report_to: str, report_id: str
     status: EndStatus = "cancelled"
     error, reason = _undone_error(control), _reason(control)
     if state.status in ("failed", "cancelled", "terminated"):
-        status, error, reason = state.status, state.error or error, state.reason  # type: ignore[assignment]
+        status, error, reason = state.status, state.error or error, state.reason
     tick.emit(control)
     if report_to:
         tick.emit(CompensationRequested(report_to=report_to, report_id=report_id))

@@ -19,7 +19,6 @@ from ductor.journal.events import (
     WaitingType,
 )
 
-
 UNDO_WORDS: Final[dict[str, str]] = {
     "running": "being undone",
     "waiting": "being undone",

@@ -5,8 +5,8 @@ from html import escape
 from typing import Final
 
 from ductor.definitions.durations import format_duration_ms
-from ductor.graph.marks import UNDO_WORDS
 from ductor.graph.layout import Box, Layout, Line, lay_out, pooled
+from ductor.graph.marks import UNDO_WORDS
 from ductor.graph.model import GraphEdge, GraphNode, WorkflowGraph
 
 MARGIN: Final = 28.0

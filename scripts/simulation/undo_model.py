@@ -16,6 +16,7 @@ from ductor.journal.events import (
     CompensationsStarted,
     ControlReceived,
     DefersStarted,
+    LeaseGranted,
     NodeParked,
     NodeSettled,
     RunClosing,
@@ -58,6 +59,8 @@ class UndoModel:
             case AttemptFinished():
                 self._open.discard(event.node)
                 self._has_worked[event.node] = event.outcome == "succeeded"
+            case LeaseGranted():
+                self._open.discard(event.node)
             case NodeSettled():
                 self._open.discard(event.node)
                 self._settled(event)
