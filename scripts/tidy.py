@@ -29,7 +29,6 @@ DECLARED_ONLY: dict[str, str] = dict.fromkeys(
         "gather",
         "route",
         "scatter",
-        "subworkflow",
     ),
     "the tick that drives it is not built",
 )
