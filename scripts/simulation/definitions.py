@@ -108,6 +108,8 @@ class _Drawing:
         if chance.happens(0.1):
             # a run that is continued again and again before it comes to its end has to end some time
             document |= {"continue_as_new_after": chance.whole(3, 12), "timeout": f"{chance.whole(8, 40)}s"}
+        if chance.happens(0.1):
+            document["lease"] = self._lease("run")
         if can_run("on") and chance.happens(0.3):
             document["on"] = self._handlers()
         return document
@@ -130,6 +132,8 @@ class _Drawing:
             step |= {"run_if": chance.one_of(CONDITIONS), "on_skip": chance.one_of(("continue", "stop"))}
         if chance.happens(0.5):
             step["effects"] = {"n": "${context.n + 1}"}
+        if chance.happens(0.12):
+            step["lease"] = self._lease("step")
         self._types[type_name](step)
         if chance.happens(0.25):
             step["compensate"] = self._undo()
@@ -155,6 +159,12 @@ class _Drawing:
         if chance.happens(0.3):
             undo["timeout"] = {"attempt": f"{chance.whole(1, 9)}s"}
         return undo
+
+    def _lease(self, name: str) -> JsonObject:
+        """Steps and runs have keys of their own, so that no run waits for what it holds itself."""
+        chance = self._chance
+        lease: JsonObject = {"key": chance.one_of((name, name + "-${trigger.id % 3}")), "limit": chance.whole(1, 3)}
+        return lease | {"timeout": f"{chance.whole(1, 9)}s"}
 
     def _edges(self, step: JsonObject, later: list[str]) -> None:
         chance = self._chance
@@ -308,6 +318,8 @@ class _Drawing:
             child["input"] = {"id": "${trigger.id}", "n": "${item}"}
         if chance.happens(0.3):
             child["effects"] = {"n": "${context.n + 1}"}
+        if chance.happens(0.15):
+            child["lease"] = self._lease("child")
         step |= {"do": child, "items_expr": chance.one_of(ITEMS)}
         if chance.happens(0.5):
             step["concurrency"] = chance.whole(1, 3)

@@ -23,6 +23,7 @@ import msgspec
 from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.definitions.program import Program
 from ductor.journal.events import (
+    RUN_LEASE,
     AnyEvent,
     AttemptDispatched,
     AttemptFinished,
@@ -30,6 +31,7 @@ from ductor.journal.events import (
     ContinueRequested,
     ControlReceived,
     DefersStarted,
+    LeaseGranted,
     MessageReceived,
     MessageTaken,
     NodeParked,
@@ -44,6 +46,7 @@ from ductor.journal.events import (
     ScatterStarted,
     TimerFired,
 )
+from ductor.journal.lease_store import message_id as lease_message_id
 from scripts.simulation.scatter_model import ScatterModel, is_child
 from scripts.simulation.undo_model import UndoModel
 
@@ -233,7 +236,9 @@ class RunModel:
 
     def _park(self, event: NodeParked) -> None:
         node = self._node(event.node)
-        if event.waiting not in PAUSING:
+        if event.node == RUN_LEASE:
+            self._check_run_may_ask()
+        elif event.waiting not in PAUSING:
             self._begin(event.node, node)
         elif node.status != "between":
             self._report("settled", f"{event.node} pauses between attempts, it is {node.status}")
@@ -241,6 +246,23 @@ class RunModel:
         self._timers.pop(event.node, None)
         if event.until_us is not None:
             self._timers[event.node] = Timer(event.until_us, event.until_is_absolute)
+
+    def _check_run_may_ask(self) -> None:
+        if any(node.status in {"running", "waiting"} for node in self._nodes.values()):
+            self._report("dependencies", "the run asks for its lease when steps are under way")
+
+    def _granted(self, event: LeaseGranted) -> None:
+        if self._node(event.node).status != "waiting":
+            self._report("settled", f"{event.node} is granted a lease, it is {self._node(event.node).status}")
+        if self._is_paused:
+            self._report("dependencies", f"{event.node} is granted a lease during a pause")
+        message_id = lease_message_id(event.node, event.fence)
+        if message_id in self.received:
+            self._report("messages", f"message {message_id} is received twice")
+        self.received[message_id] = "lease"  # the grant is what the message was taken up as
+        self._timers.pop(event.node, None)
+        if event.node == RUN_LEASE:
+            del self._nodes[event.node]
 
     def _scatter(self, event: ScatterStarted) -> None:
         node = self._node(event.node)
@@ -252,6 +274,10 @@ class RunModel:
         node = self._node(event.node)
         if node.status == "settled":
             self._report("settled", f"{event.node} settles twice")
+        if event.node == RUN_LEASE:
+            self._nodes.pop(event.node)
+            self._timers.pop(event.node, None)
+            return
         if node.status == "pending" and event.status in {"succeeded", "failed"}:
             self._begin(event.node, node)
         node.status = "settled"
@@ -312,6 +338,7 @@ class RunModel:
         MessageReceived: _message,
         MessageTaken: _taken,
         TimerFired: _timer,
+        LeaseGranted: _granted,
         AttemptDispatched: _dispatch,
         AttemptFinished: _finish,
         NodeParked: _park,

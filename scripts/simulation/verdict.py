@@ -19,6 +19,7 @@ from ductor.journal.records import LoadedRun
 from ductor.journal.replay import loaded_state
 from ductor.journal.state import RunState
 from scripts.simulation.chains import chain_of, check_chains, receipts_of_chain, request_in_chain, states_of
+from scripts.simulation.lease_model import check_leases
 from scripts.simulation.machines import World
 from scripts.simulation.replaying import check_replay
 from scripts.simulation.senders import Acknowledged
@@ -49,7 +50,9 @@ def open_runs(world: World) -> list[tuple[LoadedRun, RunState]]:
 def check_waiting(world: World, engines: Sequence[Engine], report: Report) -> None:
     """Every open run has a good reason to wait, and nothing waits for it that it could take."""
     now_us = world.clock.now_us()
-    for run, state in open_runs(world):
+    open_now = open_runs(world)
+    check_leases(world, (state for _, state in open_now), lambda run_id, what: report(run_id, "leases", what))
+    for run, state in open_now:
         run_id = state.run_id
         for problem in _reasons_missing(state, engines, now_us):
             report(run_id, "liveness", problem)

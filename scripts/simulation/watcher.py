@@ -16,6 +16,7 @@ from ductor.journal.events import (
 )
 from ductor.journal.ids import attempt_token
 from scripts.simulation.handlers import Ledger
+from scripts.simulation.lease_model import LeaseModel
 from scripts.simulation.machines import World
 from scripts.simulation.run_model import RunModel
 from scripts.simulation.violations import Violation, Violations
@@ -42,6 +43,7 @@ class Watcher:
         self.models: dict[str, RunModel] = {}
         self.tenants: dict[str, str] = {}
         self.dispatched: set[str] = set()
+        self._leases = LeaseModel(lambda run_id, what: self.report(run_id, "leases", what))
         self.rows = 0
 
     def row(self, commit: Commit) -> None:
@@ -54,6 +56,7 @@ class Watcher:
             self.report(commit.run_id, "versions", f"version {commit.version} is the first row and starts nothing")
             return
         model.row(commit.version, commit.at_us, events)
+        self._leases.row(commit.run_id, events)
         for event in events:
             self._look_at(commit, event)
 
