@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from ductor.actors.children_of_steps import ChildrenPage
     from ductor.actors.reasons.reason import Reason
     from ductor.actors.views import RunView
+    from ductor.cli.options import OutputFormat
+    from ductor.handle import RunHandle
     from ductor.journal.records import Head
 
 VALUE_WIDTH = 60
@@ -48,13 +50,10 @@ def show(
     """
     import msgspec
 
-    from ductor.cli.output import print_json, say
+    from ductor.cli.output import print_json
     from ductor.cli.session import connected, run_async
-    from ductor.definitions.expressions import ExpressionSyntaxError
 
     async def work() -> int:
-        of_run: Sequence[Reason] = ()
-        reasons: dict[str, Reason] = {}
         async with connected(database, output.output) as client:
             handle = client.run(run)
             if children:
@@ -66,13 +65,7 @@ def show(
                 return 0
             view = await handle.status(follows=follow)
             child_runs = await client.run(view.run_id).children(limit=CHILD_RUNS_SHOWN + 1)
-            try:
-                explanation = await handle.explain(follows=follow)
-            except ExpressionSyntaxError as error:
-                # its hosts have functions that this process lacks; everything else can be shown
-                say(f"note: what it waits for can't be told here: {error}", output.output)
-            else:
-                of_run, reasons = explanation.run, dict(reasons_by_ref(explanation.steps))
+            of_run, reasons = await _reasons(handle, output.output, follows=follow)
         unfinished = [step.ref for step in view.steps if step.status in ("running", "waiting") and step.ref in reasons]
         if output.output == "table":
             _print(view, of_run, {ref: awaited(reasons[ref]) for ref in unfinished})
@@ -83,6 +76,22 @@ def show(
         return 0
 
     return run_async(work())
+
+
+async def _reasons(
+    handle: "RunHandle", output: "OutputFormat", *, follows: bool
+) -> "tuple[Sequence[Reason], dict[str, Reason]]":
+    """Why the run is where it is, and each of its steps."""
+    from ductor.cli.output import say
+    from ductor.definitions.expressions import ExpressionSyntaxError
+
+    try:
+        explanation = await handle.explain(follows=follows)
+    except ExpressionSyntaxError as error:
+        # its hosts have functions that this process lacks; everything else can be shown
+        say(f"note: what it waits for can't be told here: {error}", output)
+        return (), {}
+    return explanation.run, dict(reasons_by_ref(explanation.steps))
 
 
 def _print_child_runs(run_id: str, heads: "Sequence[Head]") -> None:

@@ -64,8 +64,7 @@ def _check_chain(database: SimulatedDatabase, watcher: Watcher, runs: list[RunSt
 
 
 def _check_forwarded(database: SimulatedDatabase, run_ids: list[str], report: Report) -> None:
-    """What was sent on has arrived: in all runs of a chain but the last, received = consumed + undelivered + forwarded.
-    """
+    """What was sent on has arrived: in all runs but the last, received = consumed + undelivered + forwarded."""
     later: set[str] = set()
     for number, run_id in reversed(list(enumerate(run_ids))):
         receipts = database.receipts(run_id)
