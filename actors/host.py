@@ -13,6 +13,8 @@ import logging
 import os
 import secrets
 import socket
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -25,6 +27,10 @@ from ductor.actors.digests import Digests
 from ductor.actors.engine import Engine, EngineOptions
 from ductor.actors.errors import HostStoppedError
 from ductor.actors.leases import Leases
+from ductor.actors.queue.distributed import DistributedQueue
+from ductor.actors.queue.items import QueueDisturbance, QueueHealth
+from ductor.actors.queue.opening import MakeQueue, make_queue
+from ductor.actors.queue.redis.settings import RedisSettings
 from ductor.actors.start import DEFAULT_TENANT
 from ductor.actors.sweeper import Sweeper
 from ductor.actors.tasks import TaskRegistry
@@ -90,10 +96,16 @@ class HostHealth(msgspec.Struct, frozen=True, kw_only=True):
     waiting_for_handler: dict[str, int]
     set_aside: dict[str, str]
     long_runs: dict[str, int] = msgspec.field(default_factory=dict)
+    queue: QueueHealth | None = None
 
 
 class EngineHost(Client):
-    """See the module's docstring."""
+    """See the module's docstring.
+
+    Attributes:
+        queue: what takes work to other processes, open while the host runs; None where there are none.
+        on_disturbance: called when the queue may have lost items, or can't serve those that it has.
+    """
 
     def __init__(
         self,
@@ -104,9 +116,14 @@ class EngineHost(Client):
         ids: Ids,
         options: HostOptions | None = None,
         functions: FunctionLibrary | None = None,
+        redis: RedisSettings | None = None,
+        make_queue: MakeQueue = make_queue,
     ) -> None:
         super().__init__(store, clock=clock, ids=ids, functions=functions)
         self.registry = registry
+        self.queue: DistributedQueue | None = None
+        self.on_disturbance: list[Callable[[QueueDisturbance], None]] = []
+        self._make_queue = partial(make_queue, store, redis, self._queue_disturbed)
         self.options = options or HostOptions()
         self.host_id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self.bus = EventBus(store, TriggerStarter(store, self, functions), lambda _run_id: None)
@@ -128,6 +145,10 @@ class EngineHost(Client):
         """Begin to carry out runs. The store is open already."""
         if self._engine is not None:
             return
+        queue = self._make_queue()
+        if queue is not None:
+            await queue.open()
+        self.queue = queue
         engine = Engine(
             self.store,
             self.registry,
@@ -171,6 +192,7 @@ class EngineHost(Client):
         leases.stop()
         self._engine = self._sweeper = self._digests = self._leases = None
         await sweeper.leave()
+        await self._close_queue()
 
     async def __aenter__(self) -> Self:
         await self.start_host()
@@ -180,6 +202,17 @@ class EngineHost(Client):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop_host()
+
+    async def _close_queue(self) -> None:
+        queue, self.queue = self.queue, None
+        self.on_disturbance.clear()
+        if queue is not None:
+            await queue.close()
+
+    def _queue_disturbed(self, disturbance: QueueDisturbance) -> None:
+        _log.warning("the queue was disturbed: %s", disturbance)
+        for listener in tuple(self.on_disturbance):
+            listener(disturbance)
 
     async def health(self) -> HostHealth:
         """What a health report says."""
@@ -194,6 +227,7 @@ class EngineHost(Client):
             waiting_for_handler=dict(engine.pool.waiting_for_handler()) if engine else {},
             set_aside={run_id: str(error) for run_id, error in engine.set_aside_runs.items()} if engine else {},
             long_runs=dict(engine.long_runs) if engine else {},
+            queue=await self.queue.health() if self.queue is not None else None,
         )
 
     async def start_triggered(

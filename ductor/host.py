@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ductor.actors.client import Client as EngineClient
 from ductor.actors.host import EngineHost, HostHealth, HostOptions
+from ductor.actors.queue.opening import redis_settings
+from ductor.actors.queue.redis.settings import RedisSettings
 from ductor.actors.tasks import Task, TaskRegistry, task
 from ductor.client import DEFAULT_TENANT, Client
 from ductor.definition_files import DefinitionSource, SourceDefinition, read_definitions
@@ -45,6 +47,8 @@ class Host(Client):
         functions: pure functions for expressions, beside the standard library.
         projections: read models to fill beside the built-in ones; None for a host that fills none. A store that is
             not PostgreSQL has none, and needs none.
+        redis: the queue between processes: an address, as `redis://host:6379/0`, or settings. Without it PostgreSQL is
+            the queue, and work for other processes takes longer to get there.
         clock, ids: sources of time and identifiers; a test gives its own.
 
     Raises:
@@ -64,6 +68,7 @@ class Host(Client):
         options: HostOptions | None = None,
         functions: FunctionLibrary | None = None,
         projections: "Iterable[Projection] | None" = (),
+        redis: str | RedisSettings | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
     ) -> None:
@@ -76,6 +81,7 @@ class Host(Client):
         self._options = options or HostOptions()
         self._functions = functions
         self._projections = None if projections is None else tuple(projections)
+        self._redis = redis_settings(redis)
         self._clock, self._ids = clock or SystemClock(), ids or SystemIds()
 
     @property
@@ -119,6 +125,7 @@ class Host(Client):
             ids=self._ids,
             options=self._options,
             functions=self._functions,
+            redis=self._redis,
         )
         self._engine = engine
         await self.publish(*found)

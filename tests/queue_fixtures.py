@@ -10,8 +10,8 @@ import pytest
 from ductor.actors.queue.items import QueueDisturbance
 from ductor.actors.queue.memory import MemoryQueue
 from ductor.actors.queue.postgres.queue import PostgresQueue
-from ductor.actors.queue.redis.connection import RedisSettings
 from ductor.actors.queue.redis.queue import RedisQueue
+from ductor.actors.queue.redis.settings import RedisSettings
 from ductor.actors.queue.tiered import TieredQueue
 from ductor.journal.clock import SystemClock
 from ductor.journal.postgres.settings import ConnectionSettings

@@ -21,7 +21,7 @@ Bounds
   (PostgreSQL: within its pause between polls where the cause lies in another process).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from ductor.actors.queue.items import (
@@ -30,6 +30,7 @@ from ductor.actors.queue.items import (
     LanePolicy,
     Lease,
     QueueDepth,
+    QueueDisturbance,
     QueueHealth,
     QueueItem,
     QueuePolicy,
@@ -48,6 +49,10 @@ MAX_EXPIRED_PER_LEASE: Final = 64
 """Leases that ran out and are taken back in one call of `lease`."""
 MAX_VISIBILITY_MS: Final = 24 * 3_600_000
 MAX_WAIT_MS: Final = 60_000
+
+
+OnDisturbance = Callable[[QueueDisturbance], None]
+"""Told, on the event loop, that a tier may have lost items or can't serve them; must not block."""
 
 
 class DistributedQueue(Protocol):

@@ -14,8 +14,8 @@ import redis.asyncio as redis_client
 from ductor.actors.queue.distributed import DistributedQueue
 from ductor.actors.queue.items import QueueItem
 from ductor.actors.queue.postgres.queue import PostgresQueue
-from ductor.actors.queue.redis.connection import RedisSettings
 from ductor.actors.queue.redis.queue import RedisQueue
+from ductor.actors.queue.redis.settings import RedisSettings
 from ductor.journal.postgres import migrate
 from ductor.journal.postgres.settings import ConnectionSettings
 from scripts.benchmarks.report import Table

@@ -15,8 +15,8 @@ from ductor.actors.queue.distributed import MAX_DELIVERIES
 from ductor.actors.queue.items import LanePolicy, Lease, QueueItem, TokenState
 from ductor.actors.queue.memory import MemoryQueue
 from ductor.actors.queue.postgres.queue import PostgresQueue
-from ductor.actors.queue.redis.connection import RedisSettings
 from ductor.actors.queue.redis.queue import RedisQueue
+from ductor.actors.queue.redis.settings import RedisSettings
 from ductor.journal.clock import SystemClock
 from ductor.journal.postgres.settings import ConnectionSettings
 from tests.postgres_fixtures import Database

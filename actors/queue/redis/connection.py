@@ -13,19 +13,20 @@ Failure cases
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-import msgspec
 import redis.asyncio as redis_client
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisClusterException, RedisError
 
+from ductor.actors.queue.distributed import OnDisturbance
 from ductor.actors.queue.errors import QueueUnavailableError
 from ductor.actors.queue.items import QueueDisturbance
 from ductor.actors.queue.redis.scripts import KEYS_OF_A_QUEUE, SCRIPTS
+from ductor.actors.queue.redis.settings import RedisSettings
 
 TIER: Final = "redis"
 RING_WAIT_MAX_MS: Final = 1_000
@@ -36,30 +37,6 @@ _logger = logging.getLogger(__name__)
 
 Argument = str | bytes | int
 Answer = list[bytes | int]
-OnDisturbance = Callable[[QueueDisturbance], None]
-
-
-class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach Redis.
-
-    Attributes:
-        url: as `redis://host:6379/0`, `rediss://` or `unix://`; the address of any node with `is_cluster`.
-        shard: all keys of one shard share a cluster slot. Queues that one caller leases from together must share it.
-        is_cluster: the address is that of a cluster.
-        command_timeout_ms: how long an answer may take before the server counts as away.
-        connect_timeout_ms: the same for a connection.
-        max_connections: of this process for commands; who wants one more waits for it.
-        max_waiting: callers of this process that wait for items at once, each with a connection of its own; others look
-            again after RING_WAIT_MAX_MS.
-    """
-
-    url: str
-    shard: str = "ductor"
-    is_cluster: bool = False
-    command_timeout_ms: int = 500
-    connect_timeout_ms: int = 500
-    max_connections: int = 32
-    max_waiting: int = 64
 
 
 class RedisConnection:

@@ -17,6 +17,7 @@ from ductor.actors.queue.distributed import (
     MAX_EXPIRED_PER_LEASE,
     MAX_ITEMS_PER_CALL,
     MAX_LANES_LISTED,
+    OnDisturbance,
     check_count,
     check_lease_arguments,
 )
@@ -36,7 +37,8 @@ from ductor.actors.queue.items import (
     TokenState,
     checked_item,
 )
-from ductor.actors.queue.redis.connection import TIER, Answer, Argument, OnDisturbance, RedisConnection, RedisSettings
+from ductor.actors.queue.redis.connection import TIER, Answer, Argument, RedisConnection
+from ductor.actors.queue.redis.settings import RedisSettings
 
 _LEASE_FIELDS: Final = 7
 _LETTER_FIELDS: Final = 6

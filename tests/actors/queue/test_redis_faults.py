@@ -9,8 +9,8 @@ import redis
 from ductor.actors.queue.errors import QueueUnavailableError
 from ductor.actors.queue.items import LanePolicy, QueueDisturbance, QueueItem
 from ductor.actors.queue.postgres.queue import PostgresQueue
-from ductor.actors.queue.redis.connection import RedisSettings
 from ductor.actors.queue.redis.queue import RedisQueue
+from ductor.actors.queue.redis.settings import RedisSettings
 from ductor.actors.queue.tiered import STUCK_BOUND_MS, TieredQueue
 from ductor.journal.postgres.settings import ConnectionSettings
 from tests.postgres_fixtures import Database
