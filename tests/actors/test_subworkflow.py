@@ -129,7 +129,7 @@ async def test_a_failing_child_fails_its_parent_with_its_own_error():
 async def test_four_commits_for_a_child_of_one_step_and_nothing_is_loaded():
     bench = Bench()
     store = CountingStore(bench.store)
-    async with hosting(bench, CHILD.replace("choose", "first"), PARENT.replace(", MORE", ""), store=store) as host:  # type: ignore[arg-type]
+    async with hosting(bench, CHILD.replace("choose", "first"), PARENT.replace(", MORE", ""), store=store) as host:
         outcome = await host.outcome((await host.start("subject", {"does": "x"})).run_id)
         assert outcome.status == "completed"
         # the parent's start and end, the child's first tick and its end
@@ -285,7 +285,7 @@ async def test_many_children_are_absorbed_with_few_reads():
         f"  - {{ref: c{n}, type: subworkflow, definition: child, input: {{does: x}}}}" for n in range(100)
     )
     text = f"ductor: 1\nname: subject\nsteps:\n{calls}\n"
-    async with hosting(bench, CHILD, text, store=store) as host:  # type: ignore[arg-type]
+    async with hosting(bench, CHILD, text, store=store) as host:
         outcome = await host.outcome((await host.start("subject")).run_id)
         assert outcome.status == "completed"
         assert store.loads == 0
@@ -334,7 +334,7 @@ async def test_a_program_that_is_missing_sets_the_run_aside_visibly():
     async with hosting(bench, CHILD, text) as host:
         run_id = (await host.start("subject", {"does": "x"})).run_id
     store = ForgetfulStore(bench.store, "child")
-    async with hosting(bench, store=store) as host:  # type: ignore[arg-type]
+    async with hosting(bench, store=store) as host:
         await asyncio.sleep(60)
         assert run_id in (await host.health()).set_aside
 

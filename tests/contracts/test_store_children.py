@@ -305,7 +305,7 @@ async def test_a_large_output_goes_with_the_report(store: Store):
 async def test_an_end_is_told_once(store: Store):
     parent, child = await started(store), await started(store)
     for status in ("failed", "completed"):
-        report = report_message(ChildReport(run_id=child.run_id, status=status), "child")  # type: ignore[arg-type]
+        report = report_message(ChildReport(run_id=child.run_id, status=status), "child")
         await send_well(store, child.commit(sent=(SentMessage(parent.run_id, report),)))
     loaded = await store.load(parent.run_id)
     assert loaded is not None
