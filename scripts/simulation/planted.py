@@ -16,6 +16,7 @@ from ductor.actors import coordinator as coordinators
 from ductor.actors.bus import EventBus
 from ductor.actors.coordinator import Coordinator
 from ductor.actors.engine import Engine
+from ductor.actors.leases import Leases
 from ductor.actors.messages import Assignment
 from ductor.actors.steps import BEHAVIOURS
 from ductor.actors.sweeper import Sweeper
@@ -29,6 +30,7 @@ from ductor.journal.events import AttemptFinished, Message
 from ductor.journal.memory import MemoryStore
 from ductor.journal.memory_chains import MemoryChains
 from ductor.journal.memory_forwarding import MemoryForwarding
+from ductor.journal.memory_leases import MemoryLeases
 from ductor.journal.memory_messages import MemoryMessages
 from ductor.journal.memory_rows import RunRows
 from scripts.simulation.connection import Connection
@@ -264,6 +266,39 @@ def _inbox_row_left() -> Iterator[None]:
         self.inbox_gone.clear()
 
     with _replaced(Outbox, "leave", careless):
+        yield
+
+
+@_planted("who has settled keeps its lease")
+def _lease_kept() -> Iterator[None]:
+    leave = Outbox.leave
+
+    def grasping(self: Outbox, ref: str, node: Any) -> None:
+        leave(self, ref, node)
+        self.leases_gone.clear()
+
+    with _replaced(Outbox, "leave", grasping):
+        yield
+
+
+@_planted("a lease is granted to whoever asks")
+def _lease_limit_unchecked() -> Iterator[None]:
+    write_leases = MemoryLeases._write_leases
+
+    def generous(self: MemoryLeases, commit: Commit) -> None:
+        asked = tuple(msgspec.structs.replace(wait, limit=wait.limit + 1) for wait in commit.leases)
+        write_leases(self, msgspec.structs.replace(commit, leases=asked))
+
+    with _replaced(MemoryLeases, "_write_leases", generous):
+        yield
+
+
+@_planted("places that got free are given to nobody when a host dies or can't reach the database then")
+def _leases_not_swept() -> Iterator[None]:
+    async def blind(self: Leases, now_us: int) -> None:
+        """Find nothing."""
+
+    with _replaced(Leases, "sweep", blind):
         yield
 
 
