@@ -150,7 +150,7 @@ async def test_children_are_read_while_they_run():
     bench = Bench()
     async with hosting(bench, PLAIN, tasks=(work,)) as host:
         run_id = (await host.start("subject", [1, 1_000, -1])).run_id
-        page = await _children(host, run_id, open=1)
+        page = await children_when(host, run_id, open=1)
         assert [child.status for child in page.children] == ["succeeded", "running", "failed"]
         (step,) = [step for step in (await host.view(run_id)).steps if step.ref == "each"]
         assert step.children == page.counts
@@ -228,7 +228,7 @@ async def test_cancelling_the_run_leaves_no_child_run():
     bench = Bench()
     async with hosting(bench, RUNS, tasks=(work,)) as host:
         run_id = (await host.start("subject", [1_000] * 20)).run_id
-        await _children(host, run_id, open=20)
+        await children_when(host, run_id, open=20)
         await host.request(run_id, "cancel")
         assert (await host.outcome(run_id)).status == "cancelled"
         heads = await _settled(bench, run_id)
@@ -253,12 +253,12 @@ async def test_a_redrive_runs_only_the_child_runs_that_failed():
         assert (await host.outcome(run_id)).status == "failed"
         is_mended = True
         await host.request(run_id, "redrive")
-        await _children(host, run_id, succeeded=2)
+        await children_when(host, run_id, succeeded=2)
         assert (await host.outcome(run_id)).output == {"result": [1, -2], "error": {}}
         assert sorted(bench.calls) == ["-2", "-2", "1"]
 
 
-async def _children(host: EngineHost, run_id: str, **counts: int) -> ChildrenPage:
+async def children_when(host: EngineHost, run_id: str, **counts: int) -> ChildrenPage:
     """The children of the run, once they are so many."""
     async with asyncio.timeout(60):
         while True:
