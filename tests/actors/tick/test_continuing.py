@@ -5,6 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from ductor.actors.explain import explain
+from ductor.actors.reasons.reason import Reason
 from ductor.actors.tick.continuing import CONTINUE_WAIT_MS, SAFETY_NET_MULTIPLE
 from ductor.journal.commit import MessageDisposition
 from ductor.journal.events import (
@@ -18,7 +20,10 @@ from ductor.journal.events import (
     RunStarted,
 )
 from ductor.journal.ids import derived_run_id
+from ductor.journal.records import HostRecord
 from tests.actors.tick.driver import Driver
+
+ALIVE = HostRecord(host_id="h", started_at_us=1, heartbeat_at_us=1)
 
 TWO_AND_A_WAIT = """
 context: {n: 0, heard: 0}
@@ -352,3 +357,25 @@ def test_a_vote_for_a_step_that_has_left_is_undelivered_not_carried():
     payload = driver.tick(messages=[vote])
     assert payload.outbox is not None
     assert payload.outbox.messages == {"v-1": MessageDisposition("v-1", "undelivered")}
+
+
+def test_explain_tells_of_a_run_that_winds_down_and_of_one_that_is_long():
+    driver = Driver(TWO_AND_A_WAIT)
+    driver.request("continue_as_new", reason="too old")
+    (reason,) = [reason for reason in told(driver) if reason.kind == "continuing"]
+    assert "too old" in reason.text
+    assert reason.until_us == driver.now_us + CONTINUE_WAIT_MS * 1_000
+    driver.finish("a")
+    (ended,) = told(driver)
+    assert ended.details["successor_run_id"] == driver.state.successor_run_id
+    driver = Driver(LONG)
+    for number in range(4):
+        driver.finish("a", -number)
+    (long,) = [reason for reason in told(driver) if reason.kind == "long"]
+    assert long.details == {"transitions": 5, "limit": 5}
+
+
+def told(driver: Driver) -> list[Reason]:
+    """The reasons that are about the whole run."""
+    explanation = explain(driver.state, driver.program, hosts=[ALIVE], now_us=driver.now_us)
+    return list(explanation.run)
