@@ -69,6 +69,12 @@ async def _ask(run: RunHandle, sent: Send, request_id: str) -> ControlReceipt:
         return await run.redrive(sent.from_steps, input=sent.input, by=sent.by, request_id=request_id)
     if sent.name == "resume":
         return await run.resume(by=sent.by, request_id=request_id)
-    controls = {"cancel": run.cancel, "terminate": run.terminate, "pause": run.pause, "compensate": run.compensate}
+    controls = {
+        "cancel": run.cancel,
+        "terminate": run.terminate,
+        "pause": run.pause,
+        "compensate": run.compensate,
+        "continue_as_new": run.continue_as_new,
+    }
     ask = controls[sent.name]
     return await ask(by=sent.by, reason=reason, request_id=request_id)

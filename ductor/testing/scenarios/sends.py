@@ -23,7 +23,7 @@ COMPANIONS: Final[dict[SendKind, tuple[str, ...]]] = {
 """By what is sent: the fields that belong to it."""
 
 BY_SOMEBODY: Final = ("approve", "reject", "case")
-CONTROLS: Final = ("cancel", "terminate", "pause", "resume", "redrive", "compensate")
+CONTROLS: Final = ("cancel", "terminate", "pause", "resume", "redrive", "compensate", "continue_as_new")
 
 RUN_LABEL: Final = re.compile(r"\S+#[1-9]\d*")
 RUN_HINT: Final = "A run is named `definition#k`: the k-th run of this definition, in order of start."
