@@ -33,6 +33,7 @@ EXIT_BY_CODE: Final = {
     "definition_not_found": EXIT_NOT_FOUND,
     "request_not_found": EXIT_NOT_FOUND,
     "attempt_not_recorded": EXIT_NOT_FOUND,
+    "not_a_scatter": EXIT_NOT_FOUND,
     "projection_not_found": EXIT_NOT_FOUND,
     "wait_timeout": EXIT_WAIT_TIMEOUT,
     "control_refused": EXIT_CONFLICT,
