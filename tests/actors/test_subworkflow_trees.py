@@ -37,9 +37,9 @@ from ductor.testing.loop import VirtualTimeLoop, run_in_virtual_time
 from tests.actors.hosting import WrappedStore
 
 MAX_RUNS = 200
-PATIENCE_S = 120.0
+PATIENCE_S = 1_500.0
 
-OPTIONS = HostOptions(sweep_ms=1_000, heartbeat_ms=10_000)
+OPTIONS = HostOptions(sweep_ms=5_000, heartbeat_ms=60_000)
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ def definitions_of(node: Node, name: str = "n") -> list[str]:
     found: list[str] = []
     steps = [f"  - {{ref: work, type: task, task: work, input: {{does: {node.work}}}}}"]
     if node.work == "wait":
-        steps.append("  - {ref: pause, type: wait, duration: 15s}")
+        steps.append("  - {ref: pause, type: wait, duration: 20m}")
     for index, child in enumerate(node.children):
         child_name = f"{name}{index}"
         found.extend(definitions_of(child, child_name))
