@@ -10,12 +10,13 @@ from ductor.journal.ids import derived_run_id
 from ductor.journal.records import Transition
 from ductor.journal.replay import state_at
 from tests import corpus
+from tests.corpus.child_run_journals import CHILD_RUN_JOURNALS
 from tests.corpus.fan_out_journals import FAN_OUT_JOURNALS
 from tests.corpus.journals import JOURNALS, START_US, Row, at
 from tests.corpus.lease_journals import LEASE_JOURNALS
 from tests.corpus.undo_journals import UNDO_JOURNALS
 
-ALL_JOURNALS = JOURNALS | FAN_OUT_JOURNALS | UNDO_JOURNALS | LEASE_JOURNALS
+ALL_JOURNALS = JOURNALS | CHILD_RUN_JOURNALS | FAN_OUT_JOURNALS | UNDO_JOURNALS | LEASE_JOURNALS
 
 
 def transitions(name: str, rows: Sequence[Row]) -> list[Transition]:
