@@ -46,7 +46,7 @@ def refuse_unsupported(
 def _refuse_step(
     compiled: Compiled, step: AnyStep, ref: str, runnable_types: AbstractSet[str], path: str = ""
 ) -> Iterator[Problem]:
-    """Args: `ref` begins with that of the body that the step stands in; `path` leads from there to a scatter's child."""
+    """`ref` begins with that of the body that the step stands in; `path` leads from there to a scatter's child."""
     name = f"the child of step `{ref}`" if path else f"step `{ref}`"
     if step.type_name not in runnable_types:
         message = f"{name} has type `{step.type_name}`, which compiles but can't run in this version"

@@ -26,9 +26,7 @@ LONGER_FILES: dict[str, str] = {
 DECLARED_ONLY: dict[str, str] = dict.fromkeys(
     (
         "connector",
-        "gather",
         "route",
-        "scatter",
     ),
     "the tick that drives it is not built",
 )
