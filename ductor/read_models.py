@@ -12,8 +12,17 @@ from ductor.projections.errors import ProjectionsUnavailableError
 if TYPE_CHECKING:
     from ductor.projections.model import Projection
     from ductor.projections.read_models import ProjectionStatus, ReadModels
-    from ductor.projections.reports import FlowCount, HealthMeasure, StepStatistics, UsageDay
+    from ductor.projections.reports import (
+        FlowCount,
+        HealthMeasure,
+        StepFailures,
+        StepStatistics,
+        ThroughputPeriod,
+        UsageDay,
+    )
     from ductor.projections.search import RunPage, RunSearch
+    from ductor.reports.collecting import ReportName
+    from ductor.reports.table import ReportTable
 
 
 class ReadModelClient:
@@ -53,6 +62,26 @@ class ReadModelClient:
             self.tenant, definition=definition, since_us=since_us, until_us=until_us
         )
 
+    async def step_failures(
+        self, *, definition: str | None = None, since_us: int | None = None, until_us: int | None = None
+    ) -> "Sequence[StepFailures]":
+        """Failures by step and type of error, the most first, over a time as of `step_statistics`."""
+        return await self._models().step_failures(
+            self.tenant, definition=definition, since_us=since_us, until_us=until_us
+        )
+
+    async def throughput(
+        self, *, definition: str | None = None, since_us: int, until_us: int, period_ms: int
+    ) -> "Sequence[ThroughputPeriod]":
+        """Runs that started and ended in each period (aligned to the epoch, in UTC), also where there were none.
+
+        Raises:
+            InvalidReportError: the periods are too short or too many.
+        """
+        return await self._models().throughput(
+            self.tenant, definition=definition, since_us=since_us, until_us=until_us, period_ms=period_ms
+        )
+
     async def usage(self, *, since_us: int | None = None, until_us: int | None = None) -> "Sequence[UsageDay]":
         """What the tenant has used, by day (UTC): days that begin from `since_us` on and before `until_us`."""
         return await self._models().usage(self.tenant, since_us=since_us, until_us=until_us)
@@ -64,6 +93,32 @@ class ReadModelClient:
     async def health_report(self) -> "Sequence[HealthMeasure]":
         """The state of the whole database now, all tenants: what is open, what waits, how far reports are behind."""
         return await self._models().health()
+
+    async def report(
+        self,
+        name: "ReportName",
+        *,
+        definition: str | None = None,
+        since_us: int | None = None,
+        until_us: int | None = None,
+        limit: int = 1_000,
+    ) -> "ReportTable":
+        """A report as a table, for export: `ductor.reports` has `write_csv` and `write_parquet`.
+
+        Args:
+            name: `runs`, `steps`, `failures`, `usage`, `funnel`, `inbox`, `health` or `throughput`.
+            definition: only this one; a funnel needs it.
+            since_us, until_us: from the first on, before the second (microseconds since the epoch); of `throughput`,
+                the last day unless said.
+            limit: rows of `runs` and `inbox` at most, which then say whether there are more.
+
+        Raises:
+            InvalidReportError: there is no such report, or it can't be about that.
+        """
+        from ductor.reports.collecting import ReportScope, collect  # noqa: PLC0415 - what most clients don't need
+
+        scope = ReportScope(definition=definition, since_us=since_us, until_us=until_us, limit=limit)
+        return await collect(self, name, scope)
 
     async def projections(self) -> "Sequence[ProjectionStatus]":
         """Every projection of the database, how far behind it is, and why one stands still."""

@@ -81,3 +81,18 @@ class InvalidSearchError(DuctorError):
     def __init__(self, field: str, reason: str) -> None:
         self.field, self.reason = field, reason
         super().__init__(f"search: {field}: {reason}")
+
+
+class InvalidReportError(DuctorError):
+    """A report is asked for that can't be.
+
+    Attributes:
+        report: which one.
+        reason: what is wrong.
+    """
+
+    code = "invalid_report"
+
+    def __init__(self, report: str, reason: str) -> None:
+        self.report, self.reason = report, reason
+        super().__init__(f"report {report}: {reason}")

@@ -84,6 +84,40 @@ class ReadModels:
             ),
         )
 
+    async def step_failures(
+        self, tenant: str, *, definition: str | None = None, since_us: int | None = None, until_us: int | None = None
+    ) -> Sequence[reports.StepFailures]:
+        """Failures of a tenant's steps over whole hours that begin in the time given, the most first."""
+        return await self._of_model(
+            "steps",
+            lambda on, schema: reports.read_step_failures(
+                on,
+                schema,
+                tenant,
+                definition=definition,
+                since_us=since_us or BEGINNING_US,
+                until_us=_or_ever(until_us),
+            ),
+        )
+
+    async def throughput(
+        self, tenant: str, *, definition: str | None = None, since_us: int, until_us: int, period_ms: int
+    ) -> Sequence[reports.ThroughputPeriod]:
+        """Runs of a tenant by the period in which they started and ended. Raises InvalidReportError."""
+        reports.check_periods(since_us, until_us, period_ms)
+        return await self._of_model(
+            "runs",
+            lambda on, schema: reports.read_throughput(
+                on,
+                schema,
+                tenant,
+                definition=definition,
+                since_us=since_us,
+                until_us=until_us,
+                period_ms=period_ms,
+            ),
+        )
+
     async def usage(
         self, tenant: str, *, since_us: int | None = None, until_us: int | None = None
     ) -> Sequence[reports.UsageDay]:

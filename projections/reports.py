@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 import asyncpg
 import msgspec
 
+from ductor.projections.errors import InvalidReportError
 from ductor.projections.steps import BUCKET_BASE
 
 MAX_REPORT_ROWS = 10_000
 """Rows of one report at most; ask for a shorter time or one definition where there are more."""
+MIN_PERIOD_MS = 1_000
+"""The shortest period that throughput is counted by."""
 
 
 class StepStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +35,40 @@ class StepStatistics(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms_p95: float | None
     duration_ms_p99: float | None
     duration_ms_max: float | None
+
+
+class StepFailures(msgspec.Struct, frozen=True, kw_only=True):
+    """Failures of one step by one type of error, over a time.
+
+    Attributes:
+        error_type: empty for an error without one.
+        failed: steps that failed for good.
+        attempts_failed: attempts that failed, retried or not.
+        last_run_id: the run that failed last.
+    """
+
+    definition: str
+    step: str
+    error_type: str
+    failed: int
+    attempts_failed: int
+    last_run_id: str
+    last_at_us: int
+
+
+class ThroughputPeriod(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs that started and that ended in one period, which begins at `at_us`. A run that was redriven counts where it
+    has ended last, by what it is now.
+    """
+
+    at_us: int
+    started: int
+    ended: int
+    completed: int
+    failed: int
+    cancelled: int
+    terminated: int
+    continued: int
 
 
 class UsageDay(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +135,58 @@ async def read_step_statistics(
     return [_statistics(tuple(row), histograms.get((row[0], row[1]), {})) for row in rows]
 
 
+async def read_step_failures(
+    connection: asyncpg.Connection,
+    schema: str,
+    tenant: str,
+    *,
+    definition: str | None,
+    since_us: int,
+    until_us: int,
+) -> list[StepFailures]:
+    """Failures, the most first, hours added up."""
+    rows = await connection.fetch(
+        _FAILURES.replace("{schema}", schema), tenant, definition, since_us, until_us, MAX_REPORT_ROWS
+    )
+    return [StepFailures(**dict(row)) for row in rows]
+
+
+async def read_throughput(
+    connection: asyncpg.Connection,
+    schema: str,
+    tenant: str,
+    *,
+    definition: str | None,
+    since_us: int,
+    until_us: int,
+    period_ms: int,
+) -> list[ThroughputPeriod]:
+    """Every period from the one of `since_us` on that begins before `until_us`, also those in which nothing was.
+
+    Raises InvalidReportError for a period that is too short.
+    """
+    period_us = period_ms * 1_000
+    check_periods(since_us, until_us, period_ms)
+    statement = _THROUGHPUT.replace("{schema}", schema)
+    first_us = since_us - since_us % period_us
+    rows = await connection.fetch(statement, tenant, definition, first_us, until_us, period_us)
+    found = {row["at_us"]: ThroughputPeriod(**dict(row)) for row in rows}
+    nothing = dict.fromkeys(_COUNTED, 0)
+    return [
+        found.get(at_us) or ThroughputPeriod(at_us=at_us, **nothing) for at_us in range(first_us, until_us, period_us)
+    ]
+
+
+def check_periods(since_us: int, until_us: int, period_ms: int) -> None:
+    """Raise InvalidReportError for periods that are too short, or too many."""
+    if period_ms < MIN_PERIOD_MS:
+        raise InvalidReportError("throughput", f"a period takes {MIN_PERIOD_MS} ms at least, found {period_ms}")
+    count = math.ceil((until_us - since_us) / (period_ms * 1_000))
+    if count > MAX_REPORT_ROWS:
+        reason = f"{count} periods of {period_ms} ms, the limit is {MAX_REPORT_ROWS}; ask for longer ones"
+        raise InvalidReportError("throughput", reason)
+
+
 async def read_usage(
     connection: asyncpg.Connection, schema: str, tenant: str, since_us: int, until_us: int
 ) -> list[UsageDay]:
@@ -159,6 +248,36 @@ SELECT definition, step, bucket, sum(count)::bigint
 FROM "{schema}".step_duration
 WHERE tenant = $1 AND ($2::text IS NULL OR definition = $2) AND hour_us >= $3 AND hour_us < $4
 GROUP BY definition, step, bucket
+"""
+_FAILURES = """
+SELECT definition, step, error_type, sum(failed)::bigint AS failed, sum(attempts_failed)::bigint AS attempts_failed,
+    ((array_agg(last_run_id ORDER BY last_at_us DESC, last_run_id))[1])::text AS last_run_id,
+    max(last_at_us) AS last_at_us
+FROM "{schema}".step_failure
+WHERE tenant = $1 AND ($2::text IS NULL OR definition = $2) AND hour_us >= $3 AND hour_us < $4
+GROUP BY definition, step, error_type
+ORDER BY sum(failed) DESC, sum(attempts_failed) DESC, definition, step, error_type LIMIT $5
+"""
+_COUNTED = ("started", "ended", "completed", "failed", "cancelled", "terminated", "continued")
+_THROUGHPUT = """
+WITH counts AS (
+    SELECT started_at_us - started_at_us % $5::bigint AS at_us, count(*) AS started, 0 AS ended, 0 AS completed,
+        0 AS failed, 0 AS cancelled, 0 AS terminated, 0 AS continued
+    FROM "{schema}".run
+    WHERE tenant = $1 AND ($2::text IS NULL OR definition = $2) AND started_at_us >= $3 AND started_at_us < $4
+    GROUP BY 1
+    UNION ALL
+    SELECT ended_at_us - ended_at_us % $5::bigint, 0, count(*), count(*) FILTER (WHERE status = 'completed'),
+        count(*) FILTER (WHERE status = 'failed'), count(*) FILTER (WHERE status = 'cancelled'),
+        count(*) FILTER (WHERE status = 'terminated'), count(*) FILTER (WHERE status = 'continued')
+    FROM "{schema}".run
+    WHERE tenant = $1 AND ($2::text IS NULL OR definition = $2) AND ended_at_us >= $3 AND ended_at_us < $4
+    GROUP BY 1
+)
+SELECT at_us, sum(started)::bigint AS started, sum(ended)::bigint AS ended, sum(completed)::bigint AS completed,
+    sum(failed)::bigint AS failed, sum(cancelled)::bigint AS cancelled, sum(terminated)::bigint AS terminated,
+    sum(continued)::bigint AS continued
+FROM counts GROUP BY at_us
 """
 _USAGE = """
 SELECT to_char(ductor.eec_time(day_us) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, runs_started, runs_ended,

@@ -40,7 +40,7 @@ class GraphNode(msgspec.Struct, frozen=True, kw_only=True):
 
 class GraphEdge(msgspec.Struct, frozen=True, kw_only=True):
     """An edge. `condition` is the CEL of a choice; `taken` is None where no run is drawn or its source is not
-    settled.
+    settled. `text` stands on it in the place of its outcome and condition.
     """
 
     source: str
@@ -49,10 +49,13 @@ class GraphEdge(msgspec.Struct, frozen=True, kw_only=True):
     kind: EdgeKind = "plain"
     condition: str = ""
     taken: bool | None = None
+    text: str = ""
 
     @property
     def label(self) -> str:
         """The outcome, and the condition where there is one."""
+        if self.text:
+            return self.text
         if self.kind == "plain":
             return self.outcome
         condition = "otherwise" if self.kind == "otherwise" else self.condition
