@@ -321,3 +321,13 @@ def test_a_vote_for_a_child_is_undelivered():
     for node in ("each", "each[0]", "each[1]", "each[9]", "each[x]"):
         run.vote(node, "approved", "ann")
     assert set(run.dispositions.values()) == {"undelivered"}
+
+
+def test_a_scatter_under_way_is_finished_before_its_run_is_continued():
+    run = of([1, 2], "concurrency: 1")
+    run.request("continue_as_new")
+    run.finish("each[0]")
+    assert set(run.in_flight) == {"each[1]"}
+    run.finish("each[1]")
+    assert run.state.status == "continued"
+    assert run.statuses() == {"each": "succeeded", "each[0]": "succeeded", "each[1]": "succeeded", "all": "pending"}
