@@ -44,7 +44,7 @@ class Printer:
         self.began: list[int] = []
         self.fences: list[int] = []
 
-    def handler(self) -> Task[..., object]:
+    def handler(self) -> Task[..., Any]:
         @task("work")
         async def work(n: int, context: TaskContext) -> int:
             self.busy += 1
@@ -226,7 +226,7 @@ class DyingStore(WrappedStore):
 async def test_what_one_host_did_not_look_at_another_one_does(text: str, after: bool):
     bench, printer = Bench(), Printer()
     dying = DyingStore(bench.store, after)
-    async with hosting(bench, printer, text, dying) as host:  # type: ignore[arg-type]
+    async with hosting(bench, printer, text, dying) as host:
         run_id = await start(host, 0)
         await asyncio.sleep(0.1)
         assert printer.began == []
@@ -240,7 +240,7 @@ async def test_what_one_host_did_not_look_at_another_one_does(text: str, after: 
 async def test_the_same_host_repairs_what_it_could_not_do(after: bool):
     bench, printer = Bench(), Printer()
     dying = DyingStore(bench.store, after)
-    async with hosting(bench, printer, STEP, dying) as host:  # type: ignore[arg-type]
+    async with hosting(bench, printer, STEP, dying) as host:
         run_id = await start(host, 0)
         await asyncio.sleep(0.1)
         dying.is_dead = False
@@ -339,7 +339,7 @@ async def test_killed_at_every_commit_and_look_nothing_is_lost(dies_at: int, aft
     bench, printer = Bench(), Printer(0.5)
     mortal = MortalStore(bench.store, dies_at, after=after)
     with suppress(StoreUnavailableError, TimeoutError, WaitTimeoutError):
-        async with hosting(bench, printer, MIXED, mortal) as host:  # type: ignore[arg-type]
+        async with hosting(bench, printer, MIXED, mortal) as host:
             async with asyncio.timeout(5):
                 runs = [await start(host, n) for n in range(4)]
                 await host.request(runs[1], "cancel")

@@ -13,7 +13,7 @@ from ductor.journal import lease_store
 from ductor.journal.commit import Conflict, HeadUpdate, LeaseWait, Refused, SentMessage
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import RUN_LEASE, Message
-from ductor.journal.lease_store import MAX_HOLDERS_TOLD, LeaseChange, LeaseKey, message_id
+from ductor.journal.lease_store import MAX_HOLDERS_TOLD, LeaseChange, LeaseEntry, LeaseKey, message_id
 from ductor.journal.store import Store
 from tests.contracts.writers import RunWriter, send, send_all, send_well, started
 
@@ -253,7 +253,7 @@ async def test_leases_are_listed_in_pages(store: Store):
     assert [(entry.key, entry.run_id) for entry in everything] == [
         ("a", runs[1].run_id), ("b", runs[0].run_id), ("b", runs[2].run_id)
     ]  # fmt: skip
-    pages = []
+    pages: list[LeaseEntry] = []
     after = None
     while page := await store.leases(after=after, limit=1):
         pages += page
@@ -298,7 +298,8 @@ async def test_whatever_happens_at_once_the_limit_holds_and_no_place_is_lost(sto
     key_of = {run.run_id: random.choice(keys) for run in runs}
     await send_all(store, [run.start() for run in runs])
     told: list[str] = []
-    waiting, holding = list(runs), []
+    waiting = list(runs)
+    holding: list[RunWriter] = []
 
     async def look(key: str) -> None:
         for _ in range(3):

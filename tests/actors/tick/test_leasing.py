@@ -121,9 +121,9 @@ def test_its_own_timeout_counts_from_the_grant():
     run.advance(29)
     run.grant("a")
     run.advance(29)
-    assert run.state.status == "waiting"
+    assert run.statuses() == {"a": "waiting"}
     run.advance(1)
-    assert run.state.status == "completed"
+    assert run.statuses() == {"a": "skipped"}
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------
