@@ -25,25 +25,27 @@ Failure cases:
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ductor.actors.commits import assignment_of, commit_of, finished_of, state_of
+from ductor.actors.commits import assignment_of, commit_of, finished_of
+from ductor.actors.handing_over import begun_runs
 from ductor.actors.messages import Assignment, AttemptResult, Committed, MessageArrived, RunBegun, TimerDue, Wake
 from ductor.actors.runtime import LoopActor
 from ductor.actors.tick.compute import TickInputs, compute
-from ductor.actors.tick.outbox import Outbox, StartedRun
+from ductor.actors.tick.outbox import Outbox
 from ductor.actors.tick.payload import TickPayload
 from ductor.actors.views import Started, outcome_of
 from ductor.definitions.program import Program
 from ductor.definitions.values import JsonValue
 from ductor.journal.codec import decode_value, encode_state
-from ductor.journal.commit import Appended, Commit, CommitAnswer, Conflict, NewRun, Payload, StartKeyTaken
+from ductor.journal.commit import Appended, Commit, CommitAnswer, Conflict, Payload, StartKeyTaken
 from ductor.journal.errors import OverloadedError
 from ductor.journal.events import ControlReceived, Message, RunStarted
 from ductor.journal.ids import attempt_token
+from ductor.journal.large_values import forget_unneeded, named_by_inputs
 from ductor.journal.lease_store import LeaseKey
 from ductor.journal.records import AttemptRow, Control, Snapshot
 from ductor.journal.replay import loaded_state
@@ -60,6 +62,12 @@ CONFLICT_PAUSE_S = 0.01
 
 MIN_SNAPSHOT_BYTES = 256 << 10
 """A journal whose rows since the last snapshot are shorter than this is folded as it is."""
+
+MAX_TAIL_ROWS = 10_000
+"""Rows since the last snapshot that a load has to fold at most, however large the state is."""
+
+LARGE_VALUES_TOLERATED = 32
+"""Large values beyond those that the state needs that stay in memory before somebody looks which ones they are."""
 
 
 class StartRun(msgspec.Struct, frozen=True):
@@ -103,6 +111,8 @@ class Coordinator(LoopActor):
         self._head_status = ""
         self._stored_due_us: int | None = None
         self._tail_bytes = 0
+        self._tail_rows = 0
+        self._large_values_kept = 0
         self._snapshot_bytes = 0
 
     # --- messages -----------------------------------------------------------------------------------------------------
@@ -206,6 +216,8 @@ class Coordinator(LoopActor):
         self._stored_due_us = None if state.timers.earliest() is None else -1  # unknown: written anew when it matters
         self._snapshot_bytes = len(loaded.snapshot.state) if loaded.snapshot is not None else 0
         self._tail_bytes = sum(len(row.events) for row in loaded.tail)
+        self._tail_rows = len(loaded.tail)
+        self._large_values_kept = len(state.payloads)
         self._controls, self._rows = list(loaded.controls), list(loaded.attempts)
         self._messages = list(loaded.messages)
         self._offer_running()
@@ -347,39 +359,35 @@ class Coordinator(LoopActor):
             self.engine.cancel(attempt_token(self.run_id, withdrawal.node, withdrawal.generation))
         for result in in_flight.results:
             self.engine.confirm(result)
+        for row in in_flight.rows:
+            self.engine.attempt_recorded(attempt_token(self.run_id, row.node, row.generation))
         if self._start is not None:
             self._answer_start(Started(self.run_id, is_new=True))
         self._tail_bytes += len(in_flight.commit.events)
+        self._tail_rows += 1
         if payload.outbox is not None:
             self._tell_others(state, in_flight.commit, payload.outbox)
         if state.is_warned:
             self.engine.has_become_long(state)
         if state.is_terminal and in_flight.commit.version:
             self.engine.run_ended(outcome_of(state))
-        elif self._tail_bytes > max(self._snapshot_bytes, MIN_SNAPSHOT_BYTES):
+        elif self._tail_rows > MAX_TAIL_ROWS or self._tail_bytes > max(self._snapshot_bytes, MIN_SNAPSHOT_BYTES):
             self._snapshot(state)
+        elif len(state.payloads) > 2 * self._large_values_kept + LARGE_VALUES_TOLERATED:
+            self._forget_large_values(state, encode_state(state))
 
     def _tell_others(self, state: RunState, commit: Commit, outbox: Outbox) -> None:
         """Bring what the commit has written for others to whom it concerns."""
         if commit.waits or commit.published or commit.sent or commit.digests or commit.sent_controls or commit.new_runs:
             self.engine.sent_with(commit)
-        if commit.new_runs:
-            self._hand_over(outbox.started, commit.new_runs)
+        if commit.new_runs and self.program is not None:
+            for begun in begun_runs(self.program, self.library, outbox.started, commit.new_runs):
+                self.engine.begin(begun)
         if commit.forwards_to:
             self.engine.wake(commit.forwards_to, reissues=False)  # what waited for this run waits for that one now
         if outbox.leases or outbox.leases_gone:
             keys = (*(lease.key for lease in outbox.leases.values()), *outbox.leases_gone.values())
             self.engine.leases_changed([LeaseKey(state.tenant, key) for key in keys])
-
-    def _hand_over(self, started: Sequence[StartedRun], new_runs: Sequence[NewRun]) -> None:
-        """The runs that the commit has started begin at once, on this host. One whose key was taken after all finds out
-        with its first commit."""
-        assert self.program is not None
-        for run, new_run in zip(started, new_runs, strict=True):
-            program = self.library.get(run.started.manifest_hash, self.program)
-            if run.started.body:
-                program = program.bodies[run.started.body]
-            self.engine.begin(RunBegun(state_of(run, new_run), program, self.library))
 
     async def _after_conflict(self) -> None:
         self._conflicts += 1
@@ -394,10 +402,16 @@ class Coordinator(LoopActor):
 
     def _snapshot(self, state: RunState) -> None:
         encoded = encode_state(state)
-        self._snapshot_bytes, self._tail_bytes = len(encoded), 0
+        self._snapshot_bytes, self._tail_bytes, self._tail_rows = len(encoded), 0, 0
+        self._forget_large_values(state, encoded)
         self.engine.save_snapshot(
             Snapshot(run_id=self.run_id, version=state.version, fold_revision=FOLD_REVISION, state=encoded)
         )
+
+    def _forget_large_values(self, state: RunState, encoded: bytes) -> None:
+        """Those of inputs in hand are needed by the next tick; results bring their own."""
+        forget_unneeded(state, encoded, named_by_inputs(self._rows, self._messages))
+        self._large_values_kept = len(state.payloads)
 
     def _rest(self) -> None:
         """Nothing to do until something comes: the host may take this actor out of memory."""

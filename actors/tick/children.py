@@ -87,23 +87,10 @@ def start_child(tick: Tick, node: ProgramNode, *, iteration: int = 0) -> ErrorIn
     if isinstance(key, ErrorInfo):
         return key
     trigger = _trigger(tick, node)
-    try:
-        started, large = first_event(
-            program,
-            run_id,
-            tick.now_us,
-            trigger,
-            tenant=state.tenant,
-            key=key,
-            definitions=state.definitions,
-            ancestry=_ancestry(tick, node, step, generation),
-        )
-    except (TriggerError, StartRefusedError) as error:
-        kind = "InvalidTrigger" if isinstance(error, TriggerError) else "StartRefused"
-        text = f"step {node.ref} can't start {program.manifest.name}: {error}"
-        return safe_error(ErrorInfo(type=kind, message=text, retryable=False))
+    run = _started_run(tick, program, run_id, trigger, key, _ancestry(tick, node, step, generation))
+    if isinstance(run, ErrorInfo):
+        return run
     inline, ref = (None, None) if node.input is None else tick.keep(trigger, f"input of step {node.ref}")
-    tick.value_bytes += sum(len(payload.text) for payload, _ in large)
     tick.emit(
         ChildStarted(
             node=node.ref,
@@ -119,7 +106,7 @@ def start_child(tick: Tick, node: ProgramNode, *, iteration: int = 0) -> ErrorIn
             input_ref=ref,
         )
     )
-    tick.outbox.started.append(StartedRun(run_id, started, tuple(payload for payload, _ in large)))
+    tick.outbox.started.append(run)
     return None
 
 
@@ -188,6 +175,30 @@ def tell_parent(tick: Tick) -> None:
 def _step(node: ProgramNode) -> SubworkflowStep:
     assert isinstance(node.step, SubworkflowStep)
     return node.step
+
+
+def _started_run(
+    tick: Tick, program: Program, run_id: str, trigger: JsonValue, key: str | None, ancestry: Ancestry
+) -> StartedRun | ErrorInfo:
+    """The child at its first event, or why it can't begin."""
+    state = tick.state
+    try:
+        started, large = first_event(
+            program,
+            run_id,
+            tick.now_us,
+            trigger,
+            tenant=state.tenant,
+            key=key,
+            definitions=state.definitions,
+            ancestry=ancestry,
+        )
+    except (TriggerError, StartRefusedError) as error:
+        kind = "InvalidTrigger" if isinstance(error, TriggerError) else "StartRefused"
+        text = f"step {ancestry.parent_node} can't start {program.manifest.name}: {error}"
+        return safe_error(ErrorInfo(type=kind, message=text, retryable=False))
+    tick.value_bytes += sum(len(payload.text) for payload, _ in large)
+    return StartedRun(run_id, started, tuple(payload for payload, _ in large))
 
 
 def _child_program(tick: Tick, node: ProgramNode, step: SubworkflowStep) -> Program | ErrorInfo:
