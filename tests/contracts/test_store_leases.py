@@ -174,10 +174,10 @@ async def test_more_than_one_transaction_grants_is_noted_again(store: Store, mon
 
 async def test_a_holder_that_leaves_makes_room_for_the_next(store: Store):
     runs = [await asking(store) for _ in range(3)]
-    for now, following in pairwise(runs):
+    for holder, following in pairwise(runs):
         await store.grant_leases(KEY)
-        assert await holders(store) == [now.run_id]
-        await leave(store, now)
+        assert await holders(store) == [holder.run_id]
+        await leave(store, holder)
         assert list(await store.lease_work(None, 10)) == [KEY]
         assert await holders(store) == []
         assert (await waiters(store))[0] == following.run_id
