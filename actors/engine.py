@@ -17,6 +17,8 @@ from ductor.actors.directory import ActorDirectory
 from ductor.actors.errors import HostStoppedError, ManifestMissingError
 from ductor.actors.messages import Assignment, AttemptResult, MessageArrived, RunBegun, TimerDue, Wake
 from ductor.actors.publication import places_of
+from ductor.actors.queue.distributed import DistributedQueue
+from ductor.actors.remote import RemoteTasks
 from ductor.actors.tasks import TaskRegistry
 from ductor.actors.timers import TimerService
 from ductor.actors.views import RunOutcome, Started
@@ -60,18 +62,21 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
         concurrency: async handlers that run at once; threads: sync ones.
         max_hot_runs: coordinators kept in memory while nothing happens to them.
         idle_ms: a coordinator at rest for so long leaves memory.
+        remote_queues: queues whose attempts are left to workers in other processes, even if their handlers are here.
     """
 
     concurrency: int = 256
     threads: int = 16
     max_hot_runs: int = 10_000
     idle_ms: int = 30_000
+    remote_queues: tuple[str, ...] = ()
 
 
 class Engine:
     """See the module's docstring.
 
     Attributes:
+        remote: attempts in other processes; None where there are none.
         has_left_attempts: there may be attempts that no worker here took or finished; of interest once it is closed.
     """
 
@@ -85,6 +90,7 @@ class Engine:
         options: EngineOptions,
         functions: FunctionLibrary | None = None,
         host_id: str,
+        queue: DistributedQueue | None = None,
     ) -> None:
         self.store, self.clock, self.ids, self.options = store, clock, ids, options
         self.functions, self.registry = functions, registry
@@ -111,6 +117,7 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         self._is_closing = False
         self.has_left_attempts = False
+        self.remote = None if queue is None else RemoteTasks(queue, self, options.remote_queues, name=host_id)
         self.bus_work: Callable[[Commit], None] = lambda _commit: None
         self.leases_changed: Callable[[Sequence[LeaseKey]], None] = lambda _keys: None
 
@@ -128,8 +135,16 @@ class Engine:
     def offer(self, assignment: Assignment) -> None:
         """Hand an attempt to a worker; one that holds it already keeps it, and reports again what it has.
 
-        A full pool takes nothing: the run is looked at again after a pause, which offers the attempt again.
+        Those that shall not run here, or may run elsewhere, go to the queue between processes, where there is one. A
+        full pool takes nothing: the run is looked at again after a pause, which offers the attempt again.
         """
+        remote = self.remote
+        is_held = assignment.is_redelivery and self.pool.holds(assignment.token)
+        if is_held or remote is None or not remote.offer(assignment):
+            self.offer_here(assignment)
+
+    def offer_here(self, assignment: Assignment) -> None:
+        """Hand an attempt to a worker of this host."""
         if not self.pool.offer(assignment):
             self.has_left_attempts = True
             if not self._is_closing:
@@ -138,14 +153,27 @@ class Engine:
     def cancel(self, token: str) -> None:
         """Tell a worker to stop an attempt."""
         self.pool.cancel(token)
+        if self.remote is not None:
+            self.remote.cancel(token)
 
     def confirm(self, result: AttemptResult) -> None:
         """A result is in the journal, or superseded: its worker may forget it."""
         self.pool.confirm(result.token)
+        if self.remote is not None:
+            self.remote.forget(result.token)
+
+    def attempt_recorded(self, token: str) -> None:
+        """As `confirm`, of an attempt whose result came as a row: nobody here has it in keeping."""
+        if self.remote is not None:
+            self.remote.forget(token)
 
     def deliver(self, result: AttemptResult) -> None:
         """A worker reports; it keeps the result until `confirm`."""
         self.tell(result.run_id, result)
+
+    def waiting_for_handler(self) -> dict[str, int]:
+        """How many attempts wait for each handler that is not registered here, or are in other processes."""
+        return dict((self.pool if self.remote is None else self.remote).waiting_for_handler())
 
     async def program(self, manifest_hash: str) -> Program:
         """The program of a manifest. Raises ManifestMissingError."""
@@ -330,6 +358,8 @@ class Engine:
             for waiter in waiters:
                 waiter.cancel()
         await self.pool.close()
+        if self.remote is not None and not await self.remote.close(timeout_ms):
+            self.has_left_attempts = True
 
     # --- supervision --------------------------------------------------------------------------------------------------
 

@@ -157,7 +157,11 @@ class EngineHost(Client):
             options=self.options.engine,
             functions=self.functions,
             host_id=self.host_id,
+            queue=queue,
         )
+        if engine.remote is not None:
+            send_again = engine.remote.send_again
+            self.on_disturbance.append(lambda _disturbance: send_again())
         now_us = self.clock.now_us()
         record = HostRecord(host_id=self.host_id, started_at_us=now_us, heartbeat_at_us=now_us)
         triggers = TriggerStarter(self.store, self, self.functions)
@@ -224,7 +228,7 @@ class EngineHost(Client):
             hot_runs=len(engine.directory) if engine else 0,
             armed_timers=len(engine.timers) if engine else 0,
             workers=engine.pool.load if engine else None,
-            waiting_for_handler=dict(engine.pool.waiting_for_handler()) if engine else {},
+            waiting_for_handler=engine.waiting_for_handler() if engine else {},
             set_aside={run_id: str(error) for run_id, error in engine.set_aside_runs.items()} if engine else {},
             long_runs=dict(engine.long_runs) if engine else {},
             queue=await self.queue.health() if self.queue is not None else None,
