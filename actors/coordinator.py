@@ -371,10 +371,8 @@ class Coordinator(LoopActor):
             self.engine.has_become_long(state)
         if state.is_terminal and in_flight.commit.version:
             self.engine.run_ended(outcome_of(state))
-        elif self._tail_rows > MAX_TAIL_ROWS or self._tail_bytes > max(self._snapshot_bytes, MIN_SNAPSHOT_BYTES):
-            self._snapshot(state)
-        elif len(state.payloads) > 2 * self._large_values_kept + LARGE_VALUES_TOLERATED:
-            self._forget_large_values(state, encode_state(state))
+        else:
+            self._tidy(state)
 
     def _tell_others(self, state: RunState, commit: Commit, outbox: Outbox) -> None:
         """Bring what the commit has written for others to whom it concerns."""
@@ -399,6 +397,13 @@ class Coordinator(LoopActor):
             return
         await asyncio.sleep(CONFLICT_PAUSE_S * 2 ** (self._conflicts - 1) if self._conflicts > 1 else 0)
         await self._load()
+
+    def _tidy(self, state: RunState) -> None:
+        """Keep what a load has to fold, and what is in memory, in proportion to the state."""
+        if self._tail_rows > MAX_TAIL_ROWS or self._tail_bytes > max(self._snapshot_bytes, MIN_SNAPSHOT_BYTES):
+            self._snapshot(state)
+        elif len(state.payloads) > 2 * self._large_values_kept + LARGE_VALUES_TOLERATED:
+            self._forget_large_values(state, encode_state(state))
 
     def _snapshot(self, state: RunState) -> None:
         encoded = encode_state(state)

@@ -92,7 +92,7 @@ def _first_decision(run: RecordedRun, other: RecordedRun) -> tuple[int | None, i
         actual = [] if there is None else [there[2]]
         index, event, other_event = first_difference(expected, actual)
         if index is not None:
-            place = here if here is not None else (len(run.rows), 0, None)
+            place = here if here is not None else (run.rows[-1].version if run.rows else 0, 0, None)
             return place[0], place[1], event, other_event
 
 

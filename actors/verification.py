@@ -130,6 +130,12 @@ def _problems_of_head(run: RecordedRun, state: RunState) -> list[str]:
 
 
 def _problems_of_receipt(run: RecordedRun, receipt: RunReceipt) -> list[str]:
-    state = state_at(run.run_id, run.rows, min(receipt.version, len(run.rows)))
+    last_version = run.rows[-1].version if run.rows else 0
+    first_version = run.rows[0].version if run.rows else 1
+    if receipt.version < first_version:
+        return [
+            f"the receipt is of version {receipt.version}, and the history begins at {first_version}: it was compacted"
+        ]
+    state = state_at(run.run_id, run.rows, min(receipt.version, last_version))
     problem = receipt_problem(receipt, run.rows, state)
     return [problem] if problem else []

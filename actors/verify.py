@@ -21,6 +21,7 @@ from ductor.actors.tick.compute import TickInputs, compute
 from ductor.definitions.values import JsonValue
 from ductor.journal.chain import link
 from ductor.journal.codec import decode_events, decode_state, encode_events, encode_state
+from ductor.journal.compaction import is_compacted, state_before
 from ductor.journal.errors import UnknownEventError
 from ductor.journal.events import (
     AnyEvent,
@@ -85,6 +86,11 @@ class RowVerifier:
 
     def verify(self, row: Transition) -> Divergence | None:
         """What is wrong with the next row, or None."""
+        if not self.state.version and row.version > 1 and is_compacted(row.events):
+            try:
+                self._begin_late(row)
+            except UnknownEventError as error:
+                return self._divergence(row, "unreadable", error.reason)
         broken = self._chain_divergence(row)
         if broken is not None and not self._is_thorough:
             return broken
@@ -95,6 +101,11 @@ class RowVerifier:
         found = self._computed_divergence(row, events)
         self.rows += 1
         return broken or found
+
+    def _begin_late(self, row: Transition) -> None:
+        """What came before was compacted away: the row says what it gave, and is proved to say it again."""
+        self.state = state_before(row)
+        self.state.payloads = self._payloads
 
     def _computed_divergence(self, row: Transition, events: Sequence[AnyEvent]) -> Divergence | None:
         if self._programs is None or is_bare_start(events):

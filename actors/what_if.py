@@ -41,6 +41,7 @@ from ductor.actors.what_if_verdict import (
 from ductor.definitions.triggers import TriggerError
 from ductor.definitions.values import JsonValue
 from ductor.journal.codec import decode_events, encode_events
+from ductor.journal.compaction import go_on_from
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import (
     AnyEvent,
@@ -132,6 +133,9 @@ class _Replay:
 
     def take(self, row: Transition) -> None:
         """The next recorded row."""
+        if not self._state.version and row.version > 1:
+            go_on_from(self._state, row)
+            raise _StopError("impossible", f"its history begins at version {row.version}: its start was compacted away")
         events = decode_events(row.events, run_id=self._run.run_id, version=row.version)
         self._fire_own_timers(before_us=row.at_us)
         decided = self._decide(events, row.at_us)

@@ -28,7 +28,7 @@ from ductor.definitions.expressions import FunctionLibrary
 from ductor.definitions.manifest import decode_manifest
 from ductor.errors import DefinitionNotInSourceError
 from ductor.journal.codec import decode_events, decode_state, encode_state
-from ductor.journal.errors import ExportFormatError, MissingVersionError
+from ductor.journal.errors import ExportFormatError
 from ductor.journal.events import AnyEvent
 from ductor.journal.export import MAX_LINE_BYTES
 from ductor.journal.receipts import RunReceipt
@@ -91,14 +91,15 @@ class Replay:
             MissingVersionError: there is no such row.
         """
         wanted = self.version if version is None else version
-        if not 0 <= wanted <= self.version:
-            raise MissingVersionError(self.run_id, wanted)
+        if wanted:
+            self.run.row(wanted)
         nearest = wanted - wanted % CHECKPOINT_ROWS
-        while nearest not in self._checkpoints:
+        while nearest > 0 and nearest not in self._checkpoints:
             nearest -= CHECKPOINT_ROWS
         state = decode_state(self._checkpoints[nearest])
         state.payloads = dict(self._payloads)
-        for row in self.run.rows[nearest:wanted]:
+        before_first = self.run.first_version - 1
+        for row in self.run.rows[max(0, nearest - before_first) : max(0, wanted - before_first)]:
             fold_transition(state, row)
             if row.version % CHECKPOINT_ROWS == 0:
                 self._checkpoints[row.version] = encode_state(state)
@@ -115,9 +116,7 @@ class Replay:
 
     def events(self, version: int) -> list[AnyEvent]:
         """The events of a row. Raises MissingVersionError, UnknownEventError."""
-        if not 1 <= version <= self.version:
-            raise MissingVersionError(self.run_id, version)
-        return decode_events(self.run.rows[version - 1].events, run_id=self.run_id, version=version)
+        return decode_events(self.run.row(version).events, run_id=self.run_id, version=version)
 
     def diff(self, before: int, after: int) -> list[Change]:
         """What changed between two rows. Raises MissingVersionError."""

@@ -125,13 +125,19 @@ class MissingVersionError(JournalError):
     Attributes:
         run_id: which run.
         version: the first row that is missing.
+        begins_at: the first version that is left of a journal that was compacted; 0 for any other.
     """
 
     code = "missing_version"
 
-    def __init__(self, run_id: str, version: int) -> None:
-        self.run_id, self.version = run_id, version
-        super().__init__(f"run {run_id}: version {version} of its journal is missing; ask for versions that exist")
+    def __init__(self, run_id: str, version: int, begins_at: int = 0) -> None:
+        self.run_id, self.version, self.begins_at = run_id, version, begins_at
+        why = (
+            f"was compacted away; its history begins at version {begins_at}, ask for that or a later one"
+            if begins_at
+            else "is missing; ask for versions that exist"
+        )
+        super().__init__(f"run {run_id}: version {version} of its journal {why}")
 
 
 class SchemaVersionError(JournalError):

@@ -30,7 +30,9 @@ WaitingType = Literal[
     "timer", "approval", "child", "signal", "digest", "interaction", "event", "event_set", "retry", "lease", "repeat"
 ]
 EndStatus = Literal["completed", "failed", "cancelled", "terminated"]
-ControlKind = Literal["cancel", "terminate", "pause", "resume", "redrive", "continue_as_new", "compensate", "migrate"]
+ControlKind = Literal[
+    "cancel", "terminate", "pause", "resume", "redrive", "continue_as_new", "compensate", "compact", "migrate"
+]
 REOPENING_KINDS: frozenset[str] = frozenset({"redrive", "compensate"})
 """What can be asked of a run that has ended."""
 TimeoutKind = Literal["attempt", "start", "total", "heartbeat"]
@@ -446,8 +448,9 @@ class RunContinued(Event, frozen=True, tag="run_continued"):
 
 
 class RunCompacted(Event, frozen=True, tag="run_compacted"):
-    """Stands for all rows before this one: the state that they gave, in the form of `state_revision`. The rows
-    themselves may be removed. `previous_hash` is the chain hash of the last of them (hexadecimal)."""
+    """The first event of a row that stands for all rows before it: the state that they gave, in the form of
+    `state_revision`. The rows themselves may be removed. `previous_hash` is the chain hash of the last of them
+    (hexadecimal)."""
 
     state_revision: int
     state: JsonObject

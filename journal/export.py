@@ -24,7 +24,8 @@ import msgspec
 
 from ductor.journal.chain import link
 from ductor.journal.commit import Payload
-from ductor.journal.errors import ExportFormatError
+from ductor.journal.compaction import is_compacted, state_before
+from ductor.journal.errors import ExportFormatError, UnknownEventError, UnreadableSnapshotError
 from ductor.journal.records import AttemptRow, Control, Head, PublishedDefinition, Transition
 from ductor.journal.transfer import StoredMessage
 
@@ -273,7 +274,10 @@ class ExportReader:
         return None
 
     def _check_transition(self, line: TransitionLine, run_id: str) -> Transition:
-        events, version = line.events.encode(), self._version + 1
+        events = line.events.encode()
+        if not self._version and line.version > 1 and is_compacted(events):
+            self._begin_late(line, events, run_id)
+        version = self._version + 1
         chain_hash = link(self._hash, run_id, version, line.at_us, events)
         if line.version != version:
             raise self.error(f"version {line.version} of run {run_id} stands where {version} should")
@@ -283,6 +287,16 @@ class ExportReader:
         return Transition(
             run_id=run_id, version=version, commit_id=line.commit_id, at_us=line.at_us, events=events, hash=chain_hash
         )
+
+    def _begin_late(self, line: TransitionLine, events: bytes, run_id: str) -> None:
+        """The rows before were compacted away."""
+        row = Transition(
+            run_id=run_id, version=line.version, commit_id=line.commit_id, at_us=line.at_us, events=events, hash=b""
+        )
+        try:
+            self._version, self._hash = line.version - 1, state_before(row).last_hash
+        except (UnknownEventError, UnreadableSnapshotError, ValueError) as error:
+            raise self.error(f"the compacted state in it can't be read: {error}") from error
 
     def _check_run_end(self, line: RunEnd) -> None:
         if self.run is None or line.run_id != self.run.run_id:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from ductor.journal.codec import decode_events
+from ductor.journal.compaction import is_compacted, state_before
 from ductor.journal.errors import RunNotExportedError, UnknownEventError
 from ductor.journal.events import RunStarted
 from ductor.journal.export import (
@@ -135,10 +136,12 @@ async def manifest_hashes(store: Store, head: Head) -> list[str]:
 
 def started_manifests(rows: Sequence[Transition]) -> list[str]:
     """Hashes of the manifests that a run may start, from its first row. What can't be read names none."""
-    if not rows or rows[0].version != 1:
+    if not rows:
         return []
     try:
-        events = decode_events(rows[0].events, run_id=rows[0].run_id, version=1)
+        if is_compacted(rows[0].events):
+            return list(dict.fromkeys(state_before(rows[0]).definitions.values()))
+        events = decode_events(rows[0].events, run_id=rows[0].run_id, version=rows[0].version)
     except UnknownEventError:
         return []
     started = [event for event in events if isinstance(event, RunStarted)]

@@ -39,6 +39,7 @@ from ductor.journal.events import (
     NodeParked,
     NodeSettled,
     RunClosing,
+    RunCompacted,
     RunContinued,
     RunEnded,
     RunPaused,
@@ -404,6 +405,10 @@ def _history_warned(state: RunState, event: HistoryWarned) -> None:
     state.is_warned = True
 
 
+def _run_compacted(state: RunState, event: RunCompacted) -> None:
+    """What it says is the state before its row: `ductor.journal.compaction` begins with it where rows are gone."""
+
+
 def _run_continued(state: RunState, event: RunContinued) -> None:
     state.status = "continued"
     state.successor_run_id = event.successor_run_id
@@ -455,4 +460,5 @@ _APPLY: dict[type[Event], Callable[[RunState, Any], None]] = {
     ContinueRequested: _continue_requested,
     HistoryWarned: _history_warned,
     RunContinued: _run_continued,
+    RunCompacted: _run_compacted,
 }

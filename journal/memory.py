@@ -29,6 +29,7 @@ from ductor.journal.commit import (
 from ductor.journal.errors import OverloadedError
 from ductor.journal.memory_bulk_controls import MemoryBulkControls
 from ductor.journal.memory_bus import MemoryBus
+from ductor.journal.memory_compaction import MemoryCompaction
 from ductor.journal.memory_definitions import DefinitionRows
 from ductor.journal.memory_digests import MemoryDigests
 from ductor.journal.memory_inputs import MemoryInputs
@@ -58,7 +59,14 @@ DEFAULT_QUEUE_LIMIT = 10_000
 
 
 class MemoryStore(
-    MemoryDigests, MemoryLeases, MemoryInputs, MemoryBus, MemoryTriggers, MemoryBulkControls, MemoryTransfer
+    MemoryDigests,
+    MemoryLeases,
+    MemoryInputs,
+    MemoryBus,
+    MemoryTriggers,
+    MemoryBulkControls,
+    MemoryTransfer,
+    MemoryCompaction,
 ):
     """See the module's docstring.
 
@@ -81,6 +89,7 @@ class MemoryStore(
         self._definitions = DefinitionRows()
         self._hosts: dict[str, HostRecord] = {}
         self._feed: list[FeedEntry] = []
+        self._feed_rows = 0
 
     async def open(self) -> None:
         """Begin to serve; rows of an earlier time are still there."""
@@ -154,7 +163,7 @@ class MemoryStore(
         due_before_us = run.due_at_us
         transition = run.apply(commit)
         if transition is not None:
-            self._feed.append(FeedEntry(FeedPosition(0, self._batches, len(self._feed) + 1), transition))
+            self._to_feed(transition)
         if commit.start is not None or commit.head is not None:
             self._index_status(run)
         if run.due_at_us != due_before_us:
@@ -191,7 +200,7 @@ class MemoryStore(
     def _run_started(self, run: RunRows, transition: Transition) -> None:
         run_id = run.head.run_id
         self._run_ids.add(run_id)
-        self._feed.append(FeedEntry(FeedPosition(0, self._batches, len(self._feed) + 1), transition))
+        self._to_feed(transition)
         self._index_status(run)
         self._index_lineage(run)
         if run.due_at_us is not None:
@@ -209,7 +218,7 @@ class MemoryStore(
         self._index_lineage(run)
         self._batches += 1
         for transition in run.transitions:
-            self._feed.append(FeedEntry(FeedPosition(0, self._batches, len(self._feed) + 1), transition))
+            self._to_feed(transition)
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
@@ -248,7 +257,7 @@ class MemoryStore(
     async def history(self, run_id: str, *, after_version: int = 0, limit: int = 1_000) -> Sequence[Transition]:
         """Rows of one run in order."""
         run = self._run(run_id)
-        return [] if run is None else run.transitions[after_version : after_version + limit]
+        return [] if run is None else run.rows_after(after_version)[:limit]
 
     async def payload(self, run_id: str, hash: str) -> bytes | None:
         """A large value's JSON text."""
@@ -385,6 +394,17 @@ class MemoryStore(
             return FeedLag(rows=0, oldest_age_ms=0)
         age_us = self._clock.now_us() - self._feed[index].transition.at_us
         return FeedLag(rows=len(self._feed) - index, oldest_age_ms=max(0, age_us // 1_000))
+
+    def _to_feed(self, transition: Transition) -> None:
+        self._feed_rows += 1
+        self._feed.append(FeedEntry(FeedPosition(0, self._batches, self._feed_rows), transition))
+
+    def _leave_feed(self, run_id: str, versions: range) -> None:
+        self._feed = [
+            entry
+            for entry in self._feed
+            if entry.transition.run_id != run_id or entry.transition.version not in versions
+        ]
 
     def _feed_index(self, after: FeedPosition) -> int:
         return bisect_right(self._feed, after, key=lambda entry: entry.position)

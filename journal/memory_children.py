@@ -41,7 +41,7 @@ class MemoryChildren(MemoryMessages):
             events=new.events,
             hash=new.hash,
         )
-        run.transitions.append(transition)
+        run.add_transition(transition)
         run.add_payloads(new.payloads)
         run.due_at_us = new.due_at_us
         self._run_started(run, transition)

@@ -48,6 +48,10 @@ class RunMessages:
             return self._unconsumed_events
         return len(self._unconsumed) - self._unconsumed_events - self._unconsumed_answers
 
+    def texts(self) -> Iterable[bytes]:
+        """All messages as JSON."""
+        return self._messages.values()
+
     def add(self, message: Message, *, is_delivered: bool) -> MessageReceipt:
         """Store a message whose id is new."""
         self._messages[message.id] = _encode(message)

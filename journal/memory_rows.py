@@ -12,9 +12,11 @@ import msgspec
 from ductor.journal.admission import check_json, check_parts
 from ductor.journal.codec import checked_key, checked_text, checked_value
 from ductor.journal.commit import Commit, HeadStart, NewRun, Payload
+from ductor.journal.compaction import is_compacted
 from ductor.journal.errors import PoisonedCommitError, ValueRefusedError
 from ductor.journal.events import TERMINAL_RUN_STATUSES, Message
 from ductor.journal.ids import is_run_id
+from ductor.journal.large_values import named_by_inputs, named_in, needed_values
 from ductor.journal.records import AttemptRow, Control, Head, LoadedRun, RunInputs, Snapshot, Transition
 from ductor.journal.state import FOLD_REVISION
 
@@ -32,6 +34,7 @@ class RunRows:
         self.head = _stored_head(run_id, start, updated_at_us)
         self.search_attributes = _ENCODER.encode(start.search_attributes)
         self.transitions: list[Transition] = []
+        self.compacted_version = 0
         self.payloads: dict[str, bytes] = {}
         self.snapshots: dict[int, Snapshot] = {}
         self.due_at_us: int | None = None
@@ -43,7 +46,16 @@ class RunRows:
     @property
     def version(self) -> int:
         """The newest version of the journal."""
-        return len(self.transitions)
+        return self.transitions[-1].version if self.transitions else 0
+
+    @property
+    def removed(self) -> int:
+        """How many rows at the beginning of the journal were removed."""
+        return self.transitions[0].version - 1 if self.transitions else 0
+
+    def rows_after(self, version: int) -> list[Transition]:
+        """What is left of the rows after `version`."""
+        return self.transitions[max(0, version - self.removed) :]
 
     @property
     def is_closed(self) -> bool:
@@ -57,7 +69,8 @@ class RunRows:
 
     def commit_id(self, version: int) -> uuid.UUID | None:
         """Whose commit wrote `version`; None when nobody's did."""
-        return self.transitions[version - 1].commit_id if 1 <= version <= self.version else None
+        index = version - 1 - self.removed
+        return self.transitions[index].commit_id if 0 <= index < len(self.transitions) else None
 
     def read_head(self) -> Head:
         """The head as a value of the reader's own."""
@@ -80,28 +93,33 @@ class RunRows:
     def load(self, messages: tuple[Message, ...]) -> LoadedRun:
         """All that a cold coordinator needs; `messages` are those that wait for the run."""
         snapshot = self.snapshots.get(FOLD_REVISION)
-        return LoadedRun(
+        compacted = self.compacted_version
+        tail = self.rows_after(snapshot.version if snapshot else compacted - 1 if compacted else 0)
+        loaded = LoadedRun(
             head=self.read_head(),
             snapshot=snapshot,
-            tail=tuple(self.transitions[snapshot.version if snapshot else 0 :]),
-            payloads=tuple(Payload(*payload) for payload in self.payloads.items()),
+            tail=tuple(tail),
+            payloads=(),
             controls=self.read_waiting_controls(),
             attempts=self.read_attempts(self.waiting_attempts),
             messages=messages,
         )
+        return msgspec.structs.replace(loaded, payloads=self.read_payloads(needed_values(loaded)))
 
     def inputs(self, messages: tuple[Message, ...]) -> RunInputs:
         """What waits for the run, and the payloads that it names."""
         attempts = self.read_attempts(self.waiting_attempts)
-        refs = [message.payload_ref for message in messages] + [attempt.output_ref for attempt in attempts]
-        hashes = sorted({ref.hash for ref in refs if ref is not None and ref.hash in self.payloads})
         return RunInputs(
             head_version=self.version,
             controls=self.read_waiting_controls(),
             attempts=attempts,
             messages=messages,
-            payloads=tuple(Payload(hash, self.payloads[hash]) for hash in hashes),
+            payloads=self.read_payloads(named_by_inputs(attempts, messages)),
         )
+
+    def read_payloads(self, hashes: Iterable[str]) -> tuple[Payload, ...]:
+        """Those of the large values that are there, in order of hash."""
+        return tuple(Payload(hash, self.payloads[hash]) for hash in sorted(hashes) if hash in self.payloads)
 
     def apply(self, commit: Commit) -> Transition | None:
         """Write a commit that was judged. The journal row, or None for dispositions alone."""
@@ -116,7 +134,7 @@ class RunRows:
             events=commit.events,
             hash=commit.hash,
         )
-        self.transitions.append(transition)
+        self.add_transition(transition)
         self.add_payloads(commit.payloads)
         if commit.timer is not None:
             self.due_at_us = commit.timer.due_at_us
@@ -131,6 +149,23 @@ class RunRows:
                 updated_at_us=commit.at_us,
             )
         return transition
+
+    def add_transition(self, transition: Transition) -> None:
+        """Append a row."""
+        self.transitions.append(transition)
+        if is_compacted(transition.events):
+            self.compacted_version = transition.version
+
+    def remove_compacted(self, before_us: int, limit: int, message_texts: Iterable[bytes]) -> list[Transition]:
+        """Remove rows that another one stands for, the oldest first, and with the last one what only they named."""
+        until = min(self.compacted_version - 1 - self.removed, limit)
+        gone = [row for row in self.transitions[: max(0, until)] if row.at_us < before_us]
+        del self.transitions[: len(gone)]
+        if gone and gone[-1].version == self.compacted_version - 1:
+            texts = [*(row.events for row in self.transitions), *self.attempts.values(), *message_texts]
+            named = {hash for text in texts for hash in named_in(text)}
+            self.payloads = {hash: text for hash, text in self.payloads.items() if hash in named}
+        return gone
 
     def dispose(self, commit: Commit) -> None:
         """Write the commit's dispositions; the first one of a row stays."""
@@ -173,10 +208,12 @@ class RunRows:
         return True
 
     def add_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot unless there is one of its revision that is as new."""
+        """Keep a snapshot unless there is one of its revision that is as new; those of old revisions go."""
         kept = self.snapshots.get(snapshot.fold_revision)
         if kept is None or kept.version < snapshot.version:
             self.snapshots[snapshot.fold_revision] = snapshot
+        for revision in [one for one in self.snapshots if one < snapshot.fold_revision - 1]:
+            del self.snapshots[revision]
 
     def add_payloads(self, payloads: Sequence[Payload]) -> None:
         """Store large values; one that is there stays."""

@@ -98,7 +98,8 @@ def _add_page(run: RunRows, page: RunPage) -> None:
     for transition in page.transitions:
         check_json(transition.events, "events")
     run.add_payloads(page.payloads)
-    run.transitions.extend(page.transitions)
+    for transition in page.transitions:
+        run.add_transition(transition)
     for attempt in page.attempts:
         checked_value(attempt.output, "output")
         run.add_attempt(attempt)

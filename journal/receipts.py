@@ -82,8 +82,9 @@ def receipt_problem(receipt: RunReceipt, rows: Sequence[Transition], state: RunS
     """
     if receipt.run_id != state.run_id:
         return f"the receipt is of run {receipt.run_id}"
-    if len(rows) < receipt.version:
-        return f"the receipt is of version {receipt.version}, and the journal ends at {len(rows)}"
+    last_version = rows[-1].version if rows else 0
+    if last_version < receipt.version:
+        return f"the receipt is of version {receipt.version}, and the journal ends at {last_version}"
     now = receipt_of(state)
     for name in RunReceipt.__struct_fields__:
         told, found = getattr(receipt, name), getattr(now, name)

@@ -7,7 +7,7 @@ import msgspec
 
 from ductor.definitions.values import JsonValue
 from ductor.journal.codec import decode_value
-from ductor.journal.errors import ExportFormatError, RunNotExportedError, RunTooLargeError
+from ductor.journal.errors import ExportFormatError, MissingVersionError, RunNotExportedError, RunTooLargeError
 from ductor.journal.export import ExportReader, PayloadLine, RunEnd, RunLine
 from ductor.journal.exporting import MAX_LOOKS, started_manifests, stored_definition
 from ductor.journal.records import Head, PublishedDefinition, Transition
@@ -28,7 +28,7 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         head: as people list it.
         definition: the one that the run is pinned to.
-        rows: its journal from version 1 on.
+        rows: its journal from version 1 on, or from the row that stands for all before it.
         payloads: its large values by hash, as they were stored.
         library: the definitions that it may start.
         source: where it comes from: the file's name, empty for a store.
@@ -45,6 +45,20 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     def run_id(self) -> str:
         """The run."""
         return self.head.run_id
+
+    @property
+    def first_version(self) -> int:
+        """Where its history begins: 1, or the row that stands for all before it where those were compacted away."""
+        return self.rows[0].version if self.rows else 1
+
+    def row(self, version: int) -> Transition:
+        """A row. Raises MissingVersionError."""
+        first = self.first_version
+        if 1 <= version < first:
+            raise MissingVersionError(self.run_id, version, begins_at=first)
+        if not first <= version < first + len(self.rows):
+            raise MissingVersionError(self.run_id, version)
+        return self.rows[version - first]
 
     def values(self) -> dict[str, JsonValue]:
         """Its large values by hash. Raises ValueRefusedError for one that is no JSON."""

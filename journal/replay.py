@@ -9,6 +9,7 @@ import msgspec
 from ductor.definitions.values import JsonValue
 from ductor.journal.chain import link
 from ductor.journal.codec import decode_events, decode_state, decode_value
+from ductor.journal.compaction import go_on_from, is_compacted, state_before
 from ductor.journal.errors import BrokenChainError, MissingVersionError
 from ductor.journal.fold import fold_row
 from ductor.journal.records import LoadedRun, Snapshot, Transition
@@ -44,8 +45,8 @@ def state_at(
 
     Args:
         run_id: whose rows these are.
-        transitions: rows in order, without holes, from version 1 or from any that the snapshot covers; rows before or
-            after what is needed are passed over.
+        transitions: rows in order, without holes, from version 1, from any that the snapshot covers, or from a row that
+            stands for all before it; rows before or after what is needed are passed over.
         version: the row to stop after; 0 for the state before the first.
         snapshot: where to begin, if it is of this fold revision and not past `version`.
 
@@ -60,7 +61,7 @@ def state_at(
     for transition in transitions:
         if transition.version <= state.version:
             continue
-        if transition.version != state.version + 1:
+        if not _follows(state, transition, version):
             break
         fold_transition(state, transition)
         if state.version == version:
@@ -85,7 +86,14 @@ def loaded_state(loaded: LoadedRun) -> RunState:
 
 
 def fold_transition(state: RunState, transition: Transition) -> None:
-    """Fold the next row into `state`. Raises UnknownEventError, `state` untouched, where the row can't be read here."""
+    """Fold the next row into `state`, which becomes another one where the row stands for rows that are missing.
+
+    Raises:
+        UnknownEventError: the row can't be read here; `state` is untouched.
+        MissingVersionError: rows between are missing, and this one does not stand for them; `state` is untouched.
+    """
+    if transition.version != state.version + 1:
+        go_on_from(state, transition)
     events = decode_events(transition.events, run_id=transition.run_id, version=transition.version)
     fold_row(state, transition.version, transition.at_us, transition.hash, events)
 
@@ -95,6 +103,8 @@ def verify_chain(
 ) -> tuple[int, bytes]:
     """Recompute the hashes of rows that follow `after_version`, whose hash is `after_hash`.
 
+    A history whose beginning was compacted away begins with the row that stands for it, and the hash that it names.
+
     Returns:
         The last version and its hash: where to go on with the next page of rows, or what a receipt names.
 
@@ -103,6 +113,9 @@ def verify_chain(
     """
     version, last_hash = after_version, after_hash
     for row in transitions:
+        if version == 0 and row.version > 1 and is_compacted(row.events):
+            before = state_before(row)
+            version, last_hash = row.version - 1, before.last_hash
         version += 1
         expected = link(last_hash, run_id, version, row.at_us, row.events)
         if row.run_id != run_id or row.version != version or row.hash != expected:
@@ -127,6 +140,13 @@ def _beginning(run_id: str, version: int | None, snapshot: Snapshot | None) -> R
     if version is not None and snapshot.version > version:
         return RunState(run_id=run_id)
     return decode_state(snapshot.state)
+
+
+def _follows(state: RunState, row: Transition, version: int | None) -> bool:
+    """Whether the row can be folded next on the way to `version`."""
+    if row.version == state.version + 1:
+        return True
+    return is_compacted(row.events) and (version is None or row.version <= version)
 
 
 def _run_fields(state: RunState) -> dict[str, object]:

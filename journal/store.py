@@ -16,6 +16,7 @@ from typing import Protocol
 
 from ductor.journal.bulk_controls import BulkControlStore
 from ductor.journal.commit import BusEvent, Commit, CommitAnswer, Payload
+from ductor.journal.compaction_store import CompactionStore
 from ductor.journal.digest_store import DigestStore
 from ductor.journal.events import Message
 from ductor.journal.lease_store import LeaseStore
@@ -67,7 +68,7 @@ MAX_FEED_PAGE_BYTES = 16 * 1024 * 1024
 """Bytes of events in one page of the feed, unless its reader wants fewer; the last row of the page may go beyond."""
 
 
-class Store(BulkControlStore, DigestStore, LeaseStore, TransferStore, Protocol):
+class Store(BulkControlStore, CompactionStore, DigestStore, LeaseStore, TransferStore, Protocol):
     """See the module's docstring. Reads raise StoreUnavailableError when the database can't be reached."""
 
     async def open(self) -> None:
@@ -86,7 +87,10 @@ class Store(BulkControlStore, DigestStore, LeaseStore, TransferStore, Protocol):
         ...
 
     async def load(self, run_id: str) -> LoadedRun | None:
-        """Read one run; concurrent calls are gathered into one query. None when it does not exist."""
+        """Read one run; concurrent calls are gathered into one query. None when it does not exist.
+
+        The tail begins after the newest usable snapshot, or else with the newest row that stands for all before it.
+        Large values are those that the state and waiting inputs name."""
         ...
 
     async def head(self, run_id: str) -> Head | None:
@@ -120,7 +124,8 @@ class Store(BulkControlStore, DigestStore, LeaseStore, TransferStore, Protocol):
         ...
 
     async def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot; an older one of the run is replaced."""
+        """Keep a snapshot; an older one of the run is replaced. Those of older fold revisions go, but for the revision
+        just before, which other hosts may still use while they are brought up to date."""
         ...
 
     async def request_control(self, control: Control, *, tenant: str | None = None) -> ControlReceipt | None:

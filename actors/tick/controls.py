@@ -13,6 +13,7 @@ from ductor.actors.tick.compensation import compensate
 from ductor.actors.tick.continuing import continue_by_control
 from ductor.actors.tick.redrive import redrive
 from ductor.actors.tick.working import Tick
+from ductor.journal.compaction import MAX_COMPACTED_STATE_BYTES, compacted, state_size_bytes
 from ductor.journal.events import ControlReceived, ErrorInfo, RunPaused
 
 
@@ -71,6 +72,22 @@ def _resume(tick: Tick, control: ControlReceived) -> str:
     return ""
 
 
+def _compact(tick: Tick, control: ControlReceived) -> str:
+    """The state is that before the row, so nothing may have been decided in it yet."""
+    if tick.events or tick.state.version <= 1:
+        return "the run has only just begun: there is nothing to compact"
+    event = compacted(tick.state)
+    size_bytes = state_size_bytes(event)
+    if size_bytes > MAX_COMPACTED_STATE_BYTES:
+        return (
+            f"the run's state has {size_bytes} bytes and a journal row takes {MAX_COMPACTED_STATE_BYTES}; "
+            "continue the run as new instead"
+        )
+    tick.emit(event)
+    tick.emit(control)
+    return ""
+
+
 def _why(control: ControlReceived) -> str:
     by = f" by {control.by}" if control.by else ""
     reason = control.arguments.get("reason")
@@ -86,4 +103,5 @@ _OF_OPEN_RUNS: Final[dict[str, CarryOut]] = {
     "pause": _pause,
     "resume": _resume,
     "continue_as_new": continue_by_control,
+    "compact": _compact,
 }

@@ -60,7 +60,7 @@ def print_moment(replay: "Replay", version: int) -> None:
     state, view = replay.at(version), replay.view(version)
     print(f"run {replay.run_id}, after row {version} of {replay.version}, {timestamp(state.at_us)} UTC")
     if version:
-        row = replay.run.rows[version - 1]
+        row = replay.run.row(version)
         shown = HistoryRow(
             run_id=replay.run_id,
             version=version,

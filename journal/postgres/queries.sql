@@ -1,7 +1,7 @@
 -- Everything the store asks besides commits. Whole rows come as JSON where a struct mirrors the table.
 
 -- name: load
--- Kinds: head, snapshot, transition, payload, control, attempt, message. One statement, so one view of the run.
+-- Kinds: head, snapshot, transition, control, attempt, message. One statement, so one view of the run.
 WITH wanted AS MATERIALIZED (SELECT DISTINCT run_id FROM unnest(:run_ids::uuid[]) AS w (run_id))
 SELECT 'head' AS kind, r.run_id::text, 0::bigint AS number, NULL::uuid AS commit_id, 0::bigint AS at_us,
     row_to_json(r)::text AS text, NULL::bytea AS binary
@@ -15,12 +15,11 @@ FROM wanted w CROSS JOIN LATERAL (
     SELECT * FROM ductor.eec_workflow_transition t
     WHERE t.run_id = w.run_id AND t.version > coalesce(
         (SELECT s.version FROM ductor.eec_workflow_snapshot s
-         WHERE s.run_id = w.run_id AND s.fold_revision = :fold_revision::integer), 0)
+         WHERE s.run_id = w.run_id AND s.fold_revision = :fold_revision::integer),
+        (SELECT max(c.version) - 1 FROM ductor.eec_workflow_transition c
+         WHERE c.run_id = w.run_id AND starts_with(c.events::text, '[{"type":"run_compacted"')), 0)
     ORDER BY t.version
 ) t
-UNION ALL
-SELECT 'payload', p.run_id::text, 0, NULL, 0, p.body::text, convert_to(p.hash, 'UTF8')
-FROM wanted w JOIN ductor.eec_payload p ON p.run_id = w.run_id
 UNION ALL
 SELECT 'control', c.run_id::text, c.position, NULL, 0, row_to_json(c)::text, NULL
 FROM wanted w JOIN ductor.eec_workflow_control c ON c.run_id = w.run_id AND c.disposition = ''
@@ -32,6 +31,11 @@ SELECT 'message', m.run_id::text, m.position, NULL, 0,
     (SELECT row_to_json(j)::text FROM (
         SELECT m.message_id AS id, m.kind, m.name, m.node, m.payload, m.payload_ref, m.by, m.at_us, m.position) AS j), NULL
 FROM wanted w JOIN ductor.eec_workflow_signal m ON m.run_id = w.run_id AND m.disposition = ''
+
+-- name: payloads
+SELECT p.run_id::text, p.hash, p.body::text
+FROM unnest(:run_ids::uuid[], :hashes::text[]) AS w (run_id, hash)
+JOIN ductor.eec_payload p ON p.run_id = w.run_id AND p.hash = w.hash
 
 -- name: head
 SELECT row_to_json(r)::text FROM ductor.eec_workflow_run r WHERE r.run_id = :run_id::uuid
@@ -50,6 +54,10 @@ LIMIT :limit::integer
 SELECT body::text FROM ductor.eec_payload WHERE run_id = :run_id::uuid AND hash = :hash::text
 
 -- name: save_snapshot
+WITH old AS (
+    DELETE FROM ductor.eec_workflow_snapshot
+    WHERE run_id = :run_id::uuid AND fold_revision < :fold_revision::integer - 1
+)
 INSERT INTO ductor.eec_workflow_snapshot AS s (run_id, fold_revision, version, state)
 VALUES (:run_id::uuid, :fold_revision::integer, :version::bigint, :state::bytea)
 ON CONFLICT (run_id, fold_revision) DO UPDATE SET version = EXCLUDED.version, state = EXCLUDED.state

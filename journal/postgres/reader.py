@@ -4,7 +4,7 @@ A read that is asked for while a query runs waits for the next one: it must see 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 import msgspec
@@ -12,12 +12,16 @@ from asyncpg import Record
 
 from ductor.journal.commit import Payload
 from ductor.journal.events import Message
+from ductor.journal.large_values import needed_values
 from ductor.journal.postgres.database import Database
 from ductor.journal.records import AttemptRow, Control, Head, LoadedRun, RunInputs, Snapshot, Transition
 from ductor.journal.state import FOLD_REVISION
 
 GROUP_RUNS = 200
 GROUPS_AT_ONCE = 2
+
+MAX_PAYLOAD_PAGE_BYTES = 64 << 20
+"""Large values that one query reads, unless a single one is larger."""
 
 decode_head = msgspec.json.Decoder(Head).decode
 decode_control = msgspec.json.Decoder(Control).decode
@@ -35,6 +39,7 @@ class GroupReader(Generic[Found]):
         database: where to.
         query: its name; it takes `run_ids` beside `values`.
         assemble: its rows, which come in any order, by run.
+        complete: reads what the rows have shown to be needed beside them.
         values: its other parameters.
     """
 
@@ -43,11 +48,13 @@ class GroupReader(Generic[Found]):
         database: Database,
         query: str,
         assemble: Callable[[list[Record]], dict[str, Found]],
+        complete: Callable[[dict[str, Found]], Awaitable[None]] | None = None,
         **values: object,
     ) -> None:
         self._database = database
         self._query = query
         self._assemble = assemble
+        self._complete = complete
         self._values = values
         self._waiting: dict[str, list[asyncio.Future[Found | None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -77,6 +84,8 @@ class GroupReader(Generic[Found]):
             try:
                 rows = await self._database.fetch(self._query, run_ids=list(group), **self._values)
                 runs = self._assemble(rows)
+                if self._complete is not None:
+                    await self._complete(runs)
             except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait
                 for future in (future for futures in group.values() for future in futures if not future.done()):
                     future.set_exception(error)
@@ -89,7 +98,32 @@ class GroupReader(Generic[Found]):
 
 def loads(database: Database) -> GroupReader[LoadedRun]:
     """Loads whole runs for coordinators that have nothing in hand."""
-    return GroupReader(database, "load", assemble_runs, fold_revision=FOLD_REVISION)
+
+    async def with_large_values(runs: dict[str, LoadedRun]) -> None:
+        await _add_large_values(database, runs)
+
+    return GroupReader(database, "load", assemble_runs, with_large_values, fold_revision=FOLD_REVISION)
+
+
+async def _add_large_values(database: Database, runs: dict[str, LoadedRun]) -> None:
+    """Put into each run the large values that it needs. A run without any costs no query, and no query reads more than
+    `MAX_PAYLOAD_PAGE_BYTES` beyond its first value."""
+    pages: list[list[tuple[str, str]]] = []
+    room = 0
+    for run_id, run in runs.items():
+        for hash, size_bytes in sorted(needed_values(run).items()):
+            if not pages or room < size_bytes:
+                pages.append([])
+                room = MAX_PAYLOAD_PAGE_BYTES
+            pages[-1].append((run_id, hash))
+            room -= size_bytes
+    found: dict[str, list[Payload]] = {}
+    for page in pages:
+        run_ids, hashes = [run_id for run_id, _ in page], [hash for _, hash in page]
+        for row in await database.fetch("payloads", run_ids=run_ids, hashes=hashes):
+            found.setdefault(row[0], []).append(Payload(row[1], row[2].encode()))
+    for run_id, payloads in found.items():
+        runs[run_id] = msgspec.structs.replace(runs[run_id], payloads=tuple(sorted(payloads, key=lambda one: one.hash)))
 
 
 def inputs(database: Database) -> GroupReader[RunInputs]:
@@ -141,7 +175,7 @@ def _assemble_run(of: _OfKind) -> LoadedRun:
             )
             for row in of("transition")
         ),
-        payloads=_payloads(of),
+        payloads=(),
         controls=tuple(decode_control(row["text"]) for row in of("control")),
         attempts=tuple(decode_attempt(row["text"]) for row in of("attempt")),
         messages=tuple(decode_message(row["text"]) for row in of("message")),

@@ -69,6 +69,8 @@ CREATE TABLE ductor.eec_workflow_transition (
 );
 COMMENT ON TABLE ductor.eec_workflow_transition IS 'The journal: one row per tick, insert-only.';
 CREATE INDEX eec_workflow_transition_in_commit_order ON ductor.eec_workflow_transition (era, transaction_id, position);
+CREATE INDEX eec_workflow_transition_compacted ON ductor.eec_workflow_transition (run_id, version)
+    WHERE starts_with(events::text, '[{"type":"run_compacted"');
 
 CREATE TABLE ductor.eec_run_chain (
     -- the first run

@@ -56,6 +56,7 @@ QUERIES: Mapping[str, Statement] = {
         "leases.sql",
         "bulk_controls.sql",
         "transfer.sql",
+        "compaction.sql",
     )
     for name, text in read_named(file).items()
 }

@@ -13,6 +13,7 @@ from ductor.journal.commit import Commit, CommitAnswer
 from ductor.journal.postgres.bulk_controls import BulkControls
 from ductor.journal.postgres.bus import Bus
 from ductor.journal.postgres.catalog import Catalog
+from ductor.journal.postgres.compaction import Compaction
 from ductor.journal.postgres.database import Database
 from ductor.journal.postgres.digests import Digests
 from ductor.journal.postgres.feed import Feed, start_era_if_restored
@@ -33,7 +34,7 @@ _logger = logging.getLogger(__name__)
 
 
 class PostgresStore(
-    Runs, Wakeups, Inputs, Messages, Bus, Triggers, Digests, Leases, BulkControls, Catalog, Feed, Transfer
+    Runs, Wakeups, Inputs, Messages, Bus, Triggers, Digests, Leases, BulkControls, Catalog, Feed, Transfer, Compaction
 ):
     """The journal in PostgreSQL 14 or newer. The schema is made by `migrate`, never on the side.
 

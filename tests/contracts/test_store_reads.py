@@ -4,9 +4,11 @@ import asyncio
 import os
 import uuid
 
+from ductor.journal.codec import encode_events, encode_state
 from ductor.journal.commit import HeadUpdate, Payload
+from ductor.journal.events import Message, NodeSettled, PayloadRef
 from ductor.journal.records import FeedPosition, HostRecord, PublishedDefinition, RunFilter, Snapshot
-from ductor.journal.state import FOLD_REVISION
+from ductor.journal.state import FOLD_REVISION, NodeState, RunState
 from ductor.journal.store import Store
 from tests.contracts.writers import START_US, RunWriter, send_all, send_well, started, whole_feed
 
@@ -104,7 +106,7 @@ async def test_history_is_read_in_pages(store: Store):
 
 async def test_payloads_belong_to_their_run_and_the_first_stays(store: Store):
     text = '{ "b":1.0,"a" : [123456789012345678901234567890, "😀"]}'.encode()
-    run = await started(store, payloads=(Payload("ab12", text), Payload("cd34", b"[1]")))
+    run = await started(store, events=naming("ab12", "cd34"), payloads=(Payload("ab12", text), Payload("cd34", b"[1]")))
     other = await started(store)
     await send_well(store, run.commit(payloads=(Payload("ab12", b'"changed"'),)))
 
@@ -118,6 +120,41 @@ async def test_payloads_belong_to_their_run_and_the_first_stays(store: Store):
         Payload("ab12", text),
         Payload("cd34", b"[1]"),
     ]
+
+
+def naming(*hashes: str) -> bytes:
+    """A row in which each step settles with a large output."""
+    settled = [
+        NodeSettled(node=f"step {n}", status="succeeded", output_ref=PayloadRef(hash, 1))
+        for n, hash in enumerate(hashes)
+    ]
+    return encode_events(settled)
+
+
+async def test_a_load_brings_the_large_values_that_state_and_inputs_name(store: Store):
+    run = await started(store, events=naming("a", "b"), payloads=(Payload("a", b"1"), Payload("b", b"2")))
+    await send_well(store, run.commit(payloads=(Payload("of nothing", b"3"),)))
+    loaded = await store.load(run.run_id)
+    assert loaded is not None
+    assert loaded.payloads == (Payload("a", b"1"), Payload("b", b"2"))
+
+    await send_well(store, run.commit(events=naming("c"), payloads=(Payload("c", b"4"),)))  # instead of `a`
+    message = Message(id="m", kind="signal", name="n", payload_ref=PayloadRef("sent", 1))
+    await store.send_message(run.run_id, message, (Payload("sent", b"5"),))
+    loaded = await store.load(run.run_id)
+    assert loaded is not None
+    assert [payload.hash for payload in loaded.payloads] == ["b", "c", "sent"]
+
+
+async def test_large_values_are_found_through_a_snapshot(store: Store):
+    run = await started(store, events=naming("a"), payloads=(Payload("a", b"1"),))
+    state = RunState(run_id=run.run_id, version=1, nodes={"s": NodeState(output_ref=PayloadRef("a", 1))})
+    await store.save_snapshot(
+        Snapshot(run_id=run.run_id, version=1, fold_revision=FOLD_REVISION, state=encode_state(state))
+    )
+    loaded = await store.load(run.run_id)
+    assert loaded is not None
+    assert (loaded.tail, loaded.payloads) == ((), (Payload("a", b"1"),))
 
 
 async def test_a_load_takes_the_newest_snapshot_of_this_revision_and_the_rows_after_it(store: Store):

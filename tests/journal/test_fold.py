@@ -25,6 +25,7 @@ from ductor.journal.events import (
     NodeReset,
     NodeSettled,
     RunClosing,
+    RunCompacted,
     RunEnded,
     RunPaused,
     RunReopened,
@@ -159,6 +160,7 @@ def _large_run(size: int) -> RunState:
 
 EVERY_EVENT: Sequence[AnyEvent] = (
     NodeParked(node="node 5", waiting="retry", until_us=7),
+    RunCompacted(state_revision=1, state={}, previous_hash=""),
     AttemptDispatched(node="node 5", generation=1, task="pay"),
     AttemptFinished(node="node 5", generation=1, outcome="succeeded", output=1),
     NodeSettled(node="node 5", status="succeeded", taken=("node 6",), untaken=("node 7", "new")),

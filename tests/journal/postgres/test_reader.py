@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
+from ductor.journal.codec import encode_events
 from ductor.journal.commit import Appended, Payload
 from ductor.journal.errors import OverloadedError, StoreUnavailableError, ValueRefusedError
+from ductor.journal.events import NodeSettled, PayloadRef
 from ductor.journal.postgres import PostgresStore
 from ductor.journal.postgres import database as database_module
+from ductor.journal.postgres import reader as reader_module
 from ductor.journal.postgres.database import Database as Pool
 from ductor.journal.postgres.reader import GROUP_RUNS, GROUPS_AT_ONCE, inputs
 from ductor.journal.records import RunFilter, Snapshot
@@ -17,6 +20,7 @@ from ductor.journal.state import FOLD_REVISION
 from tests.journal.postgres.commits import answered, start, started_runs, tick
 from tests.postgres_fixtures import Database
 
+NAMES_A_VALUE = encode_events([NodeSettled(node="a", status="succeeded", output_ref=PayloadRef("h", 10))])
 NOBODY = "01890000-0000-7000-8000-000000000000"
 
 
@@ -66,7 +70,11 @@ async def test_a_load_sees_what_was_committed_before_it_was_asked(store: Postgre
 
 async def test_each_run_gets_its_own_rows(store: PostgresStore) -> None:
     runs = await started_runs(store, 3)
-    await answered(store, tick(runs[0], 2, payloads=(Payload("h", b'{"a": 1.0}'),)), tick(runs[1], 2, events=b"[ 1]"))
+    await answered(
+        store,
+        tick(runs[0], 2, events=NAMES_A_VALUE, payloads=(Payload("h", b'{"a": 1.0}'),)),
+        tick(runs[1], 2, events=b"[ 1]"),
+    )
     await store.save_snapshot(Snapshot(run_id=runs[1], version=1, fold_revision=FOLD_REVISION, state=b"\x00s"))
     await store.save_snapshot(Snapshot(run_id=runs[2], version=1, fold_revision=FOLD_REVISION + 1, state=b"later"))
     first, second, third = await asyncio.gather(*(store.load(run_id) for run_id in runs))
@@ -152,3 +160,27 @@ async def test_who_asks_again_at_once_is_answered_when_all_readers_end_together(
         await gated.asked.acquire()
     gated.gate.set()
     await asyncio.wait_for(asyncio.gather(*asking), 5)
+
+
+async def test_large_values_are_read_in_pages_of_bounded_size(
+    store: PostgresStore, queries: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_module, "MAX_PAYLOAD_PAGE_BYTES", 19)
+    runs = await started_runs(store, 3)
+    payload = Payload("h", b'{"a": 1.0}')
+    await answered(store, *(tick(run_id, 2, events=NAMES_A_VALUE, payloads=(payload,)) for run_id in runs))
+    loaded = await asyncio.gather(*(store.load(run_id) for run_id in runs))
+    assert [run.payloads for run in loaded if run is not None] == [(payload,)] * 3
+    assert queries == ["load", "payloads", "payloads", "payloads"]
+
+
+async def test_snapshots_of_old_revisions_go(store: PostgresStore, database: Database) -> None:
+    (run_id,) = await started_runs(store, 1)
+    for revision in (FOLD_REVISION - 2, FOLD_REVISION - 1, FOLD_REVISION, FOLD_REVISION + 1):
+        await store.save_snapshot(Snapshot(run_id=run_id, version=1, fold_revision=revision, state=b"s"))
+    connection = await asyncpg.connect(database.dsn)
+    try:
+        rows = await connection.fetch("SELECT fold_revision FROM ductor.eec_workflow_snapshot ORDER BY 1")
+    finally:
+        await connection.close()
+    assert [row[0] for row in rows] == [FOLD_REVISION, FOLD_REVISION + 1]
