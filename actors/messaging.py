@@ -187,7 +187,10 @@ class Messaging(Chains):
             raise MessageRefusedError(run_id, receipt.reason)
         if receipt.verdict == "accepted":
             sent = msgspec.structs.replace(message, at_us=receipt.at_us, position=receipt.position)
-            self._message_stored(receipt.run_id, sent, stored.payload)
+            if receipt.run_id == run_id:
+                self._message_stored(run_id, sent, stored.payload)
+            else:
+                self._requested(receipt.run_id)  # it reads all that waits for it: older messages may have come along
         return receipt
 
     async def _asked(self, run_id: str, step: str, type_name: str, tenant: str | None) -> Asked:
@@ -207,6 +210,9 @@ class Messaging(Chains):
             raise MessageRefusedError(run_id, f"step {step} does not wait for this: it is {status}")
         data = state.value(node.data, node.data_ref)
         return Asked(data if isinstance(data, dict) else {}, node.messages, state.iteration)
+
+    def _requested(self, run_id: str) -> None:
+        """Something was asked of a run: a host has it look at what waits for it."""
 
     def _message_stored(self, run_id: str, message: Message, payload: Payload | None) -> None:
         """A message was stored: a host that has the run takes it up at once."""

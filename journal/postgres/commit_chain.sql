@@ -82,3 +82,9 @@
     ORDER BY i.chain_run_id, i.kind, i.input_id, i.preference
     ON CONFLICT (chain_run_id, kind, input_id) DO UPDATE SET run_id = EXCLUDED.run_id
 )
+
+-- name: no_winners
+WITH won AS (SELECT NULL::uuid AS commit_id WHERE false)
+
+-- name: forwarded_count
+SELECT count(*)::integer FROM forwarding

@@ -16,6 +16,12 @@ from ductor.journal.postgres.rows import FIRST_RUN_ID, json_text
 from ductor.journal.records import InboxEntry, MessageReceipt
 from ductor.journal.store import MAX_UNCONSUMED_EVENTS, MAX_UNCONSUMED_MESSAGES
 
+CHAIN_LOOK_BACK = 64
+"""In so many runs of a chain before the latest a sender looks for older messages that were left behind."""
+
+PASSING_TRIES = 10
+"""How often a sender moves what was left behind in a run that was continued just now, before its own message."""
+
 _decode_item = msgspec.json.Decoder(InboxItem).decode
 
 
@@ -100,7 +106,12 @@ class Messages:
 
 
 async def _send(
-    fetch: Fetch, run_id: str, message: Message, payloads: Sequence[Payload], tenant: str | None
+    fetch: Fetch,
+    run_id: str,
+    message: Message,
+    payloads: Sequence[Payload],
+    tenant: str | None,
+    tries: int = PASSING_TRIES,
 ) -> MessageReceipt | None:
     check_message(message)
     check_payloads(message, payloads)
@@ -118,12 +129,16 @@ async def _send(
         payload_ref=json_text(message.payload_ref),
         by=message.by,
         bound=MAX_UNCONSUMED_MESSAGES,
+        look_back=CHAIN_LOOK_BACK,
         payload_hashes=[payload.hash for payload in payloads],
         payload_bodies=[payload.text.decode() for payload in payloads],
     )
     if not rows:
         return None
     row = rows[0]
+    if row["position"] is None and row["left_behind_run_id"] is not None and tries > 0:
+        await pass_on(fetch, row["left_behind_run_id"], row["run_id"])
+        return await _send(fetch, run_id, message, payloads, tenant, tries - 1)
     receiver = row["run_id"]
     if row["accepted_position"] is not None:
         return MessageReceipt(
@@ -142,6 +157,21 @@ async def _send(
         return MessageReceipt(message_id=message.id, verdict="refused", reason=FULL_INBOX, run_id=receiver)
     # stored by somebody else while this statement ran
     return await _receipt(fetch, run_id, message.id)
+
+
+async def pass_on(fetch: Fetch, run_id: str, to_run_id: str) -> None:
+    """Move what was left behind in a run that was continued to the latest run of its chain."""
+    await fetch(
+        "pass_on",
+        forward_run_id=[run_id],
+        forward_commit_id=[None],
+        forward_version=[None],
+        forward_to_run_id=[to_run_id],
+        but_message_run_id=[],
+        but_message_message_id=[],
+        but_control_run_id=[],
+        but_control_request_id=[],
+    )
 
 
 async def _receipt(fetch: Fetch, run_id: str, message_id: str) -> MessageReceipt | None:

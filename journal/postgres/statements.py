@@ -59,6 +59,9 @@ QUERIES: Mapping[str, Statement] = {
         "compaction.sql",
     )
     for name, text in read_named(file).items()
+} | {
+    # moves what was left behind in a run that another one continues; the columns are those of a batch
+    "pass_on": number_parameters("\n".join((_COMMIT["no_winners"], _COMMIT["forwards"], _COMMIT["forwarded_count"])))
 }
 RESOLVE_LOSERS = number_parameters(_COMMIT["resolve_losers"])
 

@@ -39,13 +39,14 @@ FROM messages m
 
 -- name: send_message
 -- The bound counts what the statement sees; `OFFSET` stops at it, however many there are. What is sent to a run that
--- another one continues goes to the latest of the chain, and its id is unique in all of the chain.
+-- another one continues goes to the latest of the chain, and its id is unique in all of the chain. What came to the run
+-- before in the instant in which that was continued comes first: as long as it is `left_behind` nothing newer is accepted.
 WITH given AS (
     SELECT run_id, coalesce(chain_run_id, run_id) AS chain_run_id, status FROM ductor.eec_workflow_run
     WHERE run_id = :run_id::uuid AND (:tenant::text IS NULL OR tenant = :tenant::text)
 ),
 run AS (
-    SELECT r.run_id, r.status, r.chain_run_id FROM given g JOIN ductor.eec_workflow_run r ON r.run_id = CASE
+    SELECT r.run_id, r.status, r.chain_run_id, r.iteration FROM given g JOIN ductor.eec_workflow_run r ON r.run_id = CASE
         WHEN g.status <> 'continued' THEN g.run_id
         ELSE coalesce((SELECT c.latest_run_id FROM ductor.eec_run_chain c WHERE c.chain_run_id = g.chain_run_id), g.run_id)
         END
@@ -56,6 +57,18 @@ present AS (
         (SELECT i.run_id FROM run JOIN ductor.eec_chain_input i
          ON i.chain_run_id = run.chain_run_id AND i.kind = 'message' AND i.input_id = :message_id::text)])
     ORDER BY disposition = 'forwarded' LIMIT 1
+),
+left_behind AS (
+    SELECT p.run_id FROM (
+        SELECT run.chain_run_id AS run_id, 0 AS iteration FROM run
+        WHERE run.iteration BETWEEN 1 AND :look_back::integer
+        UNION ALL
+        SELECT b.run_id, b.iteration FROM run JOIN ductor.eec_workflow_run b ON b.chain_run_id = run.chain_run_id
+            AND b.iteration BETWEEN run.iteration - :look_back::integer AND run.iteration - 1
+    ) AS p
+    WHERE (SELECT m.run_id FROM ductor.eec_workflow_signal m
+        WHERE m.run_id = p.run_id AND m.disposition IN ('', 'buffered') LIMIT 1) IS NOT NULL
+    ORDER BY p.iteration LIMIT 1
 ),
 beyond AS (
     SELECT m.run_id FROM ductor.eec_workflow_signal m
@@ -69,7 +82,7 @@ accepted AS (
         :by::text, ductor.eec_now_us()
     FROM run
     WHERE run.status IN ('pending', 'running', 'waiting', 'paused') AND (SELECT position FROM present) IS NULL
-        AND (SELECT run_id FROM beyond) IS NULL
+        AND (SELECT run_id FROM beyond) IS NULL AND (SELECT run_id FROM left_behind) IS NULL
     ON CONFLICT (run_id, message_id) DO NOTHING
     RETURNING run_id, position, at_us
 ),
@@ -81,6 +94,7 @@ payloads AS (
     ON CONFLICT (run_id, hash) DO NOTHING
 )
 SELECT run.status, (SELECT run_id FROM beyond) IS NOT NULL AS is_full,
+    (SELECT run_id FROM left_behind)::text AS left_behind_run_id,
     run.run_id::text, a.position AS accepted_position, a.at_us AS accepted_at_us,
     p.run_id::text AS present_run_id, p.position, p.at_us, p.disposition, p.applied_version
 FROM run LEFT JOIN accepted a ON true LEFT JOIN present p ON true
