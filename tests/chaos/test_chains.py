@@ -1,4 +1,4 @@
-"""A host that is killed again and again, while runs continue each other, loses no signal at a seam, nor hears one twice."""
+"""Hosts that are killed while runs continue each other lose no signal at a seam, and hear none twice or too early."""
 
 import asyncio
 import random
