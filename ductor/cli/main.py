@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "redrive": "Let a run that failed go on.",
     "compensate": "Undo what a run has done.",
     "continue": "Let a run begin anew with what it has learned.",
+    "compact": "Let the history of a run begin now.",
     "receipt": "Tell what became of something that was sent or asked.",
     "replay": "Look at what a run was, prove it, and try what else it might have been.",
     "verify": "Prove that nothing of a run's record was changed.",
@@ -49,6 +50,18 @@ COMMANDS: Final = {
     "export": "Write runs to a file.",
     "import": "Bring exported runs into the database.",
     "host": "Carry out runs.",
+}
+
+REPORTS: Final = {
+    "runs": "List runs of a time.",
+    "steps": "Tell what became of each step, and how long it took.",
+    "failures": "Tell what failed, by cause.",
+    "usage": "Tell what was used, by day.",
+    "funnel": "Tell how runs went through the graph of a definition.",
+    "inbox": "List what waits for people.",
+    "health": "Tell what is open, what waits, and how far reports are behind.",
+    "throughput": "Count runs over time.",
+    "timeline": "Show a run in time.",
 }
 
 EPILOGUE: Final = (
@@ -78,6 +91,10 @@ def make_app() -> App:
     projection.command(f"{home}:rebuild", name="rebuild", help="Make a read model anew beside the one that is read.")
     projection.command(f"{home}:retry", name="retry", help="Let a read model that stands still go on.")
     app.command(projection)
+    report = App(name="report", help="Tables, files and pictures of what runs have done.")
+    for name, about in REPORTS.items():
+        report.command(f"ductor.cli.report:{name}", name=name, help=about)
+    app.command(report)
     return app
 
 

@@ -82,11 +82,6 @@ class Drawing:
             f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{colour}" stroke-width="{width:g}" fill="none"/>'
         )
 
-    def curve(self, points: Sequence[tuple[float, float]], colour: str) -> None:
-        """Straight lines from point to point."""
-        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-        self._parts.append(f'<path d="M{path}" stroke="{colour}" stroke-width="1.8" fill="none"/>')
-
     def dot(self, x: float, y: float, radius: float, fill: str, *, tooltip: str = "") -> None:
         """A filled circle."""
         title = f"<title>{escape(tooltip)}</title>" if tooltip else ""

@@ -15,6 +15,12 @@ TIME_STEPS_US: Final = tuple(
     seconds * SECOND_US
     for seconds in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200)
 ) + tuple(days * DAY_US for days in (1, 2, 7, 14, 28, 91, 182, 364))
+WIDE_MARKS_US: Final = (
+    *(100, 1_000, 10_000, 100_000, SECOND_US, 10 * SECOND_US),
+    *(60 * SECOND_US, 600 * SECOND_US, 3_600 * SECOND_US),
+    *(DAY_US, 10 * DAY_US, 100 * DAY_US, 1_000 * DAY_US, 10_000 * DAY_US),
+)
+"""Round durations that are about as far from each other where each counts ten times the one before."""
 DURATION_UNITS: Final = (
     ("d", DAY_US),
     ("h", 3_600 * SECOND_US),
@@ -78,10 +84,13 @@ def duration_text(duration_us: float) -> str:
     return f"{whole / 1_000:.3g}ms"
 
 
-def decades(smallest: float, largest: float) -> tuple[int, int]:
-    """The powers of ten that hold both numbers, at least one decade apart."""
-    low = math.floor(math.log10(smallest))
-    return low, max(low + 1, math.ceil(math.log10(largest)))
+def wide_duration_marks(shortest_us: float, longest_us: float) -> list[int]:
+    """Durations to mark on a logarithmic axis that holds both of these: two at least."""
+    marks = WIDE_MARKS_US
+    first = max(place for place, mark in enumerate(marks) if mark <= max(shortest_us, marks[0]))
+    last = min((place for place, mark in enumerate(marks) if mark >= longest_us), default=len(marks) - 1)
+    first = min(first, len(marks) - 2)
+    return list(marks[first : max(last, first + 1) + 1])
 
 
 def moment_text(at_us: int) -> str:

@@ -61,15 +61,6 @@ def throughput_svg(periods: Sequence[ThroughputPeriod], period_ms: int, *, title
     slot = CHART_WIDTH / len(periods)
     for number, period in enumerate(periods):
         _bar(drawing, period, left + (number + 0.5) * slot, bottom, (min(slot * 0.8, WIDEST_BAR), end))
-    points = [
-        (left + (number + 0.5) * slot, bottom - period.started / end * CHART_HEIGHT)
-        for number, period in enumerate(periods)
-    ]
-    if len(points) > 1:
-        drawing.curve(points, ACCENT)
-    if len(points) <= MAX_PICTURE_PERIODS // 4:
-        for (x, y), period in zip(points, periods, strict=True):
-            drawing.dot(x, y, 3.2, ACCENT, tooltip=f"{moment_text(period.at_us)}: {period.started} began")
     return drawing.render(left + CHART_WIDTH + 2 * MARGIN, bottom + AXIS_HEIGHT + MARGIN, title)
 
 
@@ -83,3 +74,12 @@ def _bar(drawing: Drawing, period: ThroughputPeriod, x: float, bottom: float, sc
             y -= height
             tooltip = f"{moment_text(period.at_us)}: {count} {status}"
             drawing.bar(x - width / 2, y, width, height, COLOURS[status], tooltip=tooltip, radius=0)
+    began = bottom - period.started / end * CHART_HEIGHT
+    drawing.bar(
+        x - width / 2 - 1,
+        began - 1,
+        width + 2,
+        2,
+        ACCENT,
+        tooltip=f"{moment_text(period.at_us)}: {period.started} began",
+    )

@@ -7,7 +7,6 @@ then those that took longest, in the order in which they began. What is left out
 from typing import Final
 
 from ductor.reports.drawing import (
-    ACCENT,
     FOOTER_HEIGHT,
     GRID,
     HEADER_HEIGHT,
@@ -33,17 +32,21 @@ LENGTH_ROOM: Final = 64.0
 THINNEST: Final = 2.0
 """A span that is too short to be seen is drawn this wide."""
 
+SHORTEST_US: Final = 1_000
+"""What the axis spans at least, also of a run that was over at once."""
+
 QUEUED: Final = "#cbd5e1"
 WAITING: Final = "#f2cf7e"
 RETRY: Final = "#f0a5a5"
 CHILD: Final = "#b79ee0"
-PAUSE: Final = "#fff3d6"
-LEGEND: Final = (
-    (ACCENT, "at work"),
-    (status_colour("succeeded"), "attempt succeeded"),
-    (status_colour("failed"), "attempt failed"),
+PAUSE: Final = "#fdecc4"
+MEANINGS: Final = (
+    (status_colour("succeeded"), "succeeded"),
+    (status_colour("failed"), "failed"),
+    (status_colour("cancelled"), "cancelled"),
+    (MUTED, "abandoned"),
     (RETRY, "until the next try"),
-    (QUEUED, "waits for a worker"),
+    (QUEUED, "waits for a worker, or is at work"),
     (WAITING, "waits"),
     (CHILD, "child run"),
 )
@@ -61,14 +64,14 @@ def timeline_svg(timeline: Timeline, *, limit: int = MAX_PICTURE_NODES) -> str:
     nodes = shown_nodes(timeline, min(limit, MAX_PICTURE_NODES))
     if not nodes:
         raise EmptyPictureError("timeline", f"no step of run {timeline.run_id} has begun")
-    drawing = Drawing()
+    drawing, legend = Drawing(), _legend(nodes, timeline)
     labels = max(text_width(cut(node.ref), 12) for node in nodes) + 26
     left, top = MARGIN + labels, HEADER_HEIGHT + LEGEND_HEIGHT + 18
-    width = max(left + CHART_WIDTH + LENGTH_ROOM + MARGIN, legend_width(LEGEND))
+    width = max(left + CHART_WIDTH + LENGTH_ROOM + MARGIN, legend_width(legend))
     chart_height = ROW_HEIGHT * len(nodes)
-    span_us = max(1, timeline.ended_at_us - timeline.started_at_us)
+    span_us = _span_us(timeline)
     drawing.header(f"{timeline.definition}, {timeline.status}", _aside(timeline))
-    drawing.legend(HEADER_HEIGHT + 18, LEGEND)
+    drawing.legend(HEADER_HEIGHT + 18, legend)
     for began, ended in timeline.pauses:
         x = _x(left, began, timeline, span_us)
         end = _x(left, timeline.ended_at_us if ended is None else ended, timeline, span_us)
@@ -106,7 +109,7 @@ def _node(drawing: Drawing, node: TimelineNode, timeline: Timeline, left: float,
     middle = top + ROW_HEIGHT / 2
     drawing.dot(MARGIN + 5, middle, 4.5, status_colour(node.status), tooltip=node.status)
     drawing.text(MARGIN + 16, middle + 4, "label", cut(node.ref))
-    span_us = max(1, timeline.ended_at_us - timeline.started_at_us)
+    span_us = _span_us(timeline)
     right = left
     for span in node.spans:
         x = _x(left, span.began_at_us, timeline, span_us)
@@ -135,6 +138,10 @@ def _colour(span: Span) -> str:
     return status_colour(span.outcome) if span.outcome in ("succeeded", "failed", "cancelled") else MUTED
 
 
+def _span_us(timeline: Timeline) -> int:
+    return max(SHORTEST_US, timeline.ended_at_us - timeline.started_at_us)
+
+
 def _x(left: float, at_us: int, timeline: Timeline, span_us: int) -> float:
     return left + (at_us - timeline.started_at_us) / span_us * CHART_WIDTH
 
@@ -150,5 +157,12 @@ def _left_out(timeline: Timeline, shown: int) -> str:
     if hidden:
         words.append(f"{hidden:,} of {len(timeline.nodes):,} steps are not shown, those that took least")
     if timeline.skipped:
-        words.append(f"{timeline.skipped:,} were skipped")
+        words.append("1 step was skipped" if timeline.skipped == 1 else f"{timeline.skipped:,} steps were skipped")
     return "; ".join(words)
+
+
+def _legend(nodes: list[TimelineNode], timeline: Timeline) -> list[tuple[str, str]]:
+    """What the colours that occur mean."""
+    present = {_colour(span) for node in nodes for span in node.spans}
+    pause = [(PAUSE, "the run is paused")] if timeline.pauses else []
+    return [(colour, meaning) for colour, meaning in MEANINGS if colour in present] + pause
