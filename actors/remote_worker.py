@@ -32,7 +32,7 @@ from typing import Any, Final
 import msgspec
 
 from ductor.actors.messages import Assignment, AttemptResult
-from ductor.actors.queue.distributed import MAX_ITEMS_PER_CALL, DistributedQueue
+from ductor.actors.queue.distributed import MAX_ITEMS_PER_CALL, DistributedQueue, check_lease_arguments
 from ductor.actors.queue.errors import QueueItemRefusedError, QueueUnavailableError
 from ductor.actors.queue.items import Lease, QueueHealth, TaskWork
 from ductor.actors.remote_reports import ResultReporter
@@ -117,7 +117,10 @@ class RemoteWorker:
         store, queue: open ones; whoever opened them closes them after `stop`.
         queues: whose attempts are taken, those of the first one before all others.
         wake_owners: called after each durable result; without it hosts find results with their next sweep.
+
+        Raises ValueError for no queues, or more than MAX_QUEUES_PER_LEASE.
         """
+        check_lease_arguments(queues, 1, 1, 0)
         self._store, self._queue, self._registry, self._clock = store, queue, registry, clock
         self.queues, self.options = tuple(queues), options or WorkerOptions()
         self.worker_id = f"{socket.gethostname()}:{os.getpid()}:worker-{secrets.token_hex(4)}"

@@ -1,4 +1,4 @@
-"""Attempts in other processes, as the host that owns their runs sees them: sent, cancelled, timed out, lost, returned."""
+"""Attempts in other processes, as their host sees them: sent, cancelled, timed out, lost, taken back."""
 
 import asyncio
 
