@@ -132,6 +132,10 @@ class SimulatedDatabase(MemoryStore):
         """The stored timer of a run."""
         return self._runs[run_id].due_at_us
 
+    def payloads(self, run_id: str) -> dict[str, bytes]:
+        """All large values of a run, by hash; a coordinator loads only those that it may need."""
+        return dict(self._runs[run_id].payloads)
+
     def waits(self, run_id: str) -> set[tuple[str, int]]:
         """Node and index of the waits that are filed for a run."""
         return {(node, index) for run, node, index in self._waits if run == run_id}

@@ -1,6 +1,6 @@
 """What replaying promises of every run: its proof holds, and under its own definition it would have been the same."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ductor.actors.recorded_programs import RunPrograms
 from ductor.actors.verification import verify_run
@@ -11,7 +11,11 @@ from ductor.journal.records import LoadedRun, PublishedDefinition, Transition
 
 
 def check_replay(
-    run: LoadedRun, rows: Sequence[Transition], programs: RunPrograms, report: Callable[[str, str], None]
+    run: LoadedRun,
+    rows: Sequence[Transition],
+    payloads: Mapping[str, bytes],
+    programs: RunPrograms,
+    report: Callable[[str, str], None],
 ) -> None:
     """Replay one run as a person would; `report` takes rule and what is wrong."""
     manifest = programs.program.manifest
@@ -22,8 +26,7 @@ def check_replay(
         manifest_hash=run.head.manifest_hash,
         manifest=encode_manifest(manifest),
     )
-    payloads = {payload.hash: payload.text for payload in run.payloads}
-    recorded = RecordedRun(head=run.head, definition=definition, rows=list(rows), payloads=payloads)
+    recorded = RecordedRun(head=run.head, definition=definition, rows=list(rows), payloads=dict(payloads))
     proof = verify_run(recorded, programs)
     if not proof.holds:
         report("replay", f"its proof fails: {proof.divergence or proof.problems}")

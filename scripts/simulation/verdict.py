@@ -121,10 +121,10 @@ def check_runs(world: World, watcher: Watcher, report: Report) -> int:
         run = loaded(world, run_id)
         rows = world.database.call("history", (run_id,), {"limit": 1_000_000})
         count += len(rows)
-        payloads = {payload.hash: decode_value(payload.text) for payload in run.payloads}
+        payloads = {hash: decode_value(text) for hash, text in world.database.payloads(run_id).items()}
         programs = RunPrograms(watcher.programs[run.head.manifest_hash], watcher.programs)
         state = prove_rows(programs, run_id, rows, payloads, partial(report, run_id))
-        check_replay(run, rows, programs, partial(report, run_id))
+        check_replay(run, rows, world.database.payloads(run_id), programs, partial(report, run_id))
         if encode_state(loaded_state(run)) != encode_state(state):
             report(run_id, "live state", "what a snapshot and the rows after it give is not what all rows give")
         if run.head.status != state.status:
