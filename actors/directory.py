@@ -11,8 +11,8 @@ from typing import Generic, TypeVar
 
 from pykka._envelope import Envelope
 
-from ductor.actors.errors import DirectoryClosedError
 from ductor.actors.runtime import LoopActor, Supervisor
+from ductor.actors.runtime_errors import DirectoryClosedError
 
 A = TypeVar("A", bound=LoopActor)
 K = TypeVar("K", bound=Hashable)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pykka
 
-from ductor.actors.errors import WouldBlockError, WrongThreadError
+from ductor.actors.runtime_errors import WouldBlockError, WrongThreadError
 
 _log = logging.getLogger(__name__)
 

@@ -39,8 +39,8 @@ import pykka
 from pykka._envelope import Envelope
 from pykka.messages import _ActorStop
 
-from ductor.actors.errors import ActorStoppedError, WrongThreadError
 from ductor.actors.replies import AskFuture
+from ductor.actors.runtime_errors import ActorStoppedError, WrongThreadError
 
 MESSAGES_PER_LOOP_STEP = 64
 

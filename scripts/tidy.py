@@ -19,6 +19,7 @@ LINES_PER_FUNCTION_MAX = 60
 
 # Files that may be longer, each with its reason. An entry that is not needed any more is a broken rule too.
 LONGER_FILES: dict[str, str] = {
+    "journal/events.py": "the vocabulary of the journal is one module",
     "journal/postgres/schema.sql": "the whole schema in one file is what it is for",
 }
 

@@ -13,12 +13,12 @@ import msgspec
 from ductor.actors.client import Client
 from ductor.actors.errors import (
     ControlRefusedError,
-    DirectoryClosedError,
     HostStoppedError,
     MessageRefusedError,
     RunNotFoundError,
 )
 from ductor.actors.host import EngineHost
+from ductor.actors.runtime_errors import DirectoryClosedError
 from ductor.journal.errors import OverloadedError, StoreUnavailableError
 from ductor.journal.events import ControlKind
 from scripts.simulation.machines import ASKING

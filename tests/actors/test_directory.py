@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ductor.actors.directory import ActorDirectory
-from ductor.actors.errors import DirectoryClosedError
+from ductor.actors.runtime_errors import DirectoryClosedError
 from ductor.actors.runtime import LoopActor
 from ductor.testing.loop import virtual_time
 

@@ -7,8 +7,8 @@ from typing import Any
 import pykka
 import pytest
 
-from ductor.actors.errors import ActorStoppedError
 from ductor.actors.runtime import MESSAGES_PER_LOOP_STEP
+from ductor.actors.runtime_errors import ActorStoppedError
 from ductor.testing.loop import run_in_virtual_time, virtual_time
 from tests.actors.recording import Recorder, Witness, boom, settled, started
 

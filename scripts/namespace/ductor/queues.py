@@ -1,0 +1,1 @@
+../../../ductor/queues.py

@@ -1,0 +1,1 @@
+../../../ductor/worker.py
