@@ -24,6 +24,7 @@ from ductor.journal.events import (
     RunContinued,
     RunEnded,
     RunPaused,
+    RunReopened,
     RunResumed,
     RunStarted,
     RunStatus,
@@ -193,6 +194,10 @@ class _Reading:
                     self._close(event.node, at_us)
             case NodeSettled():
                 self._settle(at_us, event)
+            case RunReopened():
+                for reset in event.nodes:
+                    if reset.node in self._nodes:
+                        self._nodes[reset.node].status = "pending"
 
     def _begin(self, ref: str, span: Span, status: NodeStatus) -> None:
         self._close(ref, span.began_at_us)
