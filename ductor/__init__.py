@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from ductor.replay import Replay, replay_file
     from ductor.sync import SyncClient, SyncRunHandle
     from ductor.transaction import NotInPostgresError
+    from ductor.worker import Worker
 
 _HOMES = {
     "BulkControl": "ductor.journal.bulk_controls",
@@ -126,6 +127,7 @@ _HOMES = {
     "Verification": "ductor.actors.verification",
     "WaitTimeoutError": "ductor.actors.errors",
     "WhatIf": "ductor.actors.what_if_verdict",
+    "Worker": "ductor.worker",
     "replay_file": "ductor.replay",
     "task": "ductor.actors.tasks",
 }
@@ -193,6 +195,7 @@ __all__ = [
     "Verification",
     "WaitTimeoutError",
     "WhatIf",
+    "Worker",
     "replay_file",
     "task",
 ]

@@ -1,12 +1,10 @@
 """The host: what a service embeds to carry out runs."""
 
-import asyncio
 import logging
-import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ductor.actors.client import Client as EngineClient
 from ductor.actors.host import EngineHost, HostHealth, HostOptions
@@ -21,12 +19,11 @@ from ductor.handlers import missing_handlers
 from ductor.journal.clock import Clock, SystemClock
 from ductor.journal.ids import Ids, SystemIds
 from ductor.journal.store import Store
+from ductor.process import until_told_to_stop
 from ductor.read_models import start_projector
 
 if TYPE_CHECKING:
     from ductor.projections.model import Projection
-
-STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 _log = logging.getLogger("ductor")
 
@@ -100,15 +97,7 @@ class Host(Client):
 
         A second signal means what it means without a host.
         """
-        loop = asyncio.get_running_loop()
-        told = asyncio.Event()
-        for number in STOP_SIGNALS:
-            loop.add_signal_handler(number, told.set)
-        try:
-            await told.wait()
-        finally:
-            for number in STOP_SIGNALS:
-                loop.remove_signal_handler(number)
+        await until_told_to_stop()
 
     @asynccontextmanager
     async def lifespan(self, app: object) -> AsyncIterator[None]:  # noqa: ARG002 - the shape of ASGI frameworks

@@ -1,9 +1,15 @@
-"""What a process that does little else than host runs can do for speed. A service that embeds a host may do it too."""
+"""What a process that hosts runs, or works for hosts, and does little else can do: for speed, and to end in order.
+
+A service that embeds a host may do it too.
+"""
 
 import asyncio
 import gc
+import signal
 from collections.abc import Callable
 from typing import Final
+
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 GC_THRESHOLDS: Final = (20_000, 50, 50)
 """Python's own make the collector run many times a second over objects that live as long as the process. What the
@@ -24,3 +30,16 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
+
+
+async def until_told_to_stop() -> None:
+    """Return at the first signal that asks the process to stop. A second one means what it means by itself."""
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, told.set)
+    try:
+        await told.wait()
+    finally:
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)

@@ -34,3 +34,20 @@ class QueueItemRefusedError(ActorError):
     def __init__(self, token: str, field: str, reason: str) -> None:
         self.token, self.field, self.reason = token, field, reason
         super().__init__(f"queue item {token[:200]!r}: its {field} {reason}")
+
+
+class NoQueueError(ActorError):
+    """Runs are kept where no other process can get at them, so that there is no queue between processes.
+
+    Attributes:
+        store: the kind of store.
+    """
+
+    code = "no_queue"
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+        super().__init__(
+            f"work for other processes needs runs that are kept in PostgreSQL, and these are in a {store}: give the "
+            "address of the database that the hosts use"
+        )

@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ductor.cli.options import DatabaseOptions, OutputOptions
+from ductor.cli.options import DatabaseOptions, OutputOptions, RedisOptions
 
 if TYPE_CHECKING:
     from ductor.actors.host import HostHealth
-    from ductor.cli.options import OutputFormat
-    from ductor.host import Host
 
 
 def host(
@@ -19,7 +17,9 @@ def host(
     definitions: Path | None = None,
     drain: str = "30s",
     health: str = "60s",
+    leave: Annotated[tuple[str, ...], Parameter(name="--leave-queue", negative="")] = (),
     database: DatabaseOptions = DatabaseOptions(),
+    redis: RedisOptions = RedisOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
     """Carry out runs until told to stop (SIGTERM or SIGINT), then let attempts in flight finish.
@@ -34,15 +34,17 @@ def host(
         How long attempts may go on after a signal.
     health
         How often the host reports its health.
+    leave
+        A queue whose attempts are left to workers, even where the handler is here; may be given several times.
     """
-    import asyncio
     import logging
 
+    from ductor.actors.engine import EngineOptions
     from ductor.actors.host import HostOptions
     from ductor.cli.arguments import duration_argument
+    from ductor.cli.serving import serve
     from ductor.handlers import load_tasks
     from ductor.host import Host
-    from ductor.process import fastest_loop
 
     drain_ms, interval_ms = duration_argument(drain, "--drain"), duration_argument(health, "--health")
     assert drain_ms is not None
@@ -53,48 +55,12 @@ def host(
         definitions=definitions if definitions is not None else (),
         database=database.address,
         tenant=database.tenant,
-        options=HostOptions(drain_ms=drain_ms),
+        options=HostOptions(drain_ms=drain_ms, engine=EngineOptions(remote_queues=leave)),
+        redis=redis.settings,
     )
-    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        runner.run(_carry_out(engine, interval_ms / 1_000, output.output))
+    names = engine.registry.names
+    serve(engine, "host", interval_ms, output.output, lambda health: _line(health, names))
     return 0
-
-
-async def _carry_out(engine: "Host", interval_s: float, output: "OutputFormat") -> None:
-    """Live until a signal comes."""
-    import asyncio
-    import logging
-
-    from ductor.cli.output import progress
-    from ductor.process import tune_garbage_collector
-
-    log = logging.getLogger("ductor")
-    with progress("starting the host", output):
-        await engine.open()
-    tune_garbage_collector()
-    try:
-        reporting = asyncio.create_task(_report(engine, interval_s, output))
-        await engine.run_until_stopped()
-        reporting.cancel()
-        log.info("stopping: attempts in flight may finish")
-    finally:
-        await engine.close()
-    log.info("stopped")
-
-
-async def _report(engine: "Host", interval_s: float, output: "OutputFormat") -> None:
-    """Print the host's health now, and again after each interval."""
-    import asyncio
-
-    from ductor.cli.output import print_json
-
-    while True:
-        health = await engine.health()
-        if output == "table":
-            print(_line(health, engine.registry.names), flush=True)
-        else:
-            print_json(health)
-        await asyncio.sleep(max(interval_s, 1.0))
 
 
 def _line(health: "HostHealth", tasks: tuple[str, ...]) -> str:

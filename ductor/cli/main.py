@@ -50,6 +50,7 @@ COMMANDS: Final = {
     "export": "Write runs to a file.",
     "import": "Bring exported runs into the database.",
     "host": "Carry out runs.",
+    "worker": "Run handlers for hosts elsewhere.",
 }
 
 REPORTS: Final = {
@@ -85,6 +86,13 @@ def make_app() -> App:
     database = App(name="db", help="Look after the database.")
     database.command("ductor.cli.db:migrate", name="migrate", help="Bring the database's schema up to date.")
     app.command(database)
+    queue = App(name="queue", help="Look after the queue between processes.")
+    home = "ductor.cli.queue"
+    queue.command(f"{home}:depth", name="depth", help="Tell how much waits, and for how long.")
+    queue.command(f"{home}:dead", name="dead", help="List what was set aside.")
+    queue.command(f"{home}:replay", name="replay", help="Queue again what was set aside.")
+    queue.command(f"{home}:drop", name="drop", help="Forget what was set aside.")
+    app.command(queue)
     projection = App(name="projection", help="Look after read models.")
     home = "ductor.cli.projection"
     projection.command(f"{home}:list_projections", name="list", help="List read models and how far behind each is.")

@@ -1,9 +1,12 @@
 """Options that several commands share."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from ductor.actors.queue.redis.settings import RedisSettings
 
 OutputFormat = Literal["table", "json", "jsonl"]
 
@@ -29,6 +32,36 @@ class DatabaseOptions:
     def address(self) -> str | None:
         """The address; an empty one, as of a variable set to nothing, is none."""
         return self.database or None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class RedisOptions:
+    """The queue between processes."""
+
+    redis: Annotated[
+        str | None,
+        Parameter(
+            name="--redis",
+            env_var="DUCTOR_REDIS_URL",
+            help="Address of the Redis that takes work to other processes; without one, PostgreSQL does.",
+        ),
+    ] = None
+    redis_shard: Annotated[
+        str,
+        Parameter(
+            name="--redis-shard",
+            env_var="DUCTOR_REDIS_SHARD",
+            help="Names the installation, where several share one Redis.",
+        ),
+    ] = "ductor"
+
+    @property
+    def settings(self) -> "RedisSettings | None":
+        """How to reach it; None where no address, or an empty one, is given."""
+        from ductor.actors.queue.redis.settings import RedisSettings
+
+        return RedisSettings(url=self.redis, shard=self.redis_shard) if self.redis else None
 
 
 @Parameter(name="*")

@@ -16,11 +16,11 @@ Call = Callable[..., subprocess.CompletedProcess[str]]
 
 
 class HostProcess:
-    """`ductor host` in the background; `line()` waits for its next line of output."""
+    """`ductor host`, or another command that serves, in the background; `health` waits for its next report."""
 
-    def __init__(self, folder: Path, *arguments: str, environment: dict[str, str]) -> None:
+    def __init__(self, folder: Path, *arguments: str, environment: dict[str, str], command: str = "host") -> None:
         self.process = subprocess.Popen(
-            [*COMMAND, "host", "--health", "1s", "-o", "jsonl", *arguments],
+            [*COMMAND, command, "--health", "1s", "-o", "jsonl", *arguments],
             cwd=folder,
             env=environment,
             stdout=subprocess.PIPE,

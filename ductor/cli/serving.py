@@ -1,0 +1,76 @@
+"""What `ductor host` and `ductor worker` share: they live until a signal comes, and report their health meanwhile."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from ductor.cli.options import OutputFormat
+from ductor.cli.output import print_json, progress
+from ductor.process import fastest_loop, tune_garbage_collector
+
+MIN_REPORT_INTERVAL_S = 1.0
+
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+
+_log = logging.getLogger("ductor")
+
+
+class Serving(Protocol[T_co]):
+    """A host or a worker."""
+
+    async def open(self) -> None:
+        """Begin to work."""
+        ...
+
+    async def close(self) -> None:
+        """Drain."""
+        ...
+
+    async def health(self) -> T_co:
+        """How it is."""
+        ...
+
+    async def run_until_stopped(self) -> None:
+        """Return when the process is told to stop."""
+        ...
+
+
+def serve(serving: Serving[T], what: str, interval_ms: int, output: OutputFormat, line: Callable[[T], str]) -> None:
+    """Serve until told to stop, then drain.
+
+    Args:
+        what: it is, in a word.
+        interval_ms: between two reports of its health.
+        line: a report for people.
+    """
+    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+        runner.run(_serve(serving, what, interval_ms / 1_000, output, line))
+
+
+async def _serve(
+    serving: Serving[T], what: str, interval_s: float, output: OutputFormat, line: Callable[[T], str]
+) -> None:
+    with progress(f"starting the {what}", output):
+        await serving.open()
+    tune_garbage_collector()
+    try:
+        reporting = asyncio.create_task(_report(serving, interval_s, output, line))
+        await serving.run_until_stopped()
+        reporting.cancel()
+        _log.info("stopping: attempts in flight may finish")
+    finally:
+        await serving.close()
+    _log.info("stopped")
+
+
+async def _report(serving: Serving[T], interval_s: float, output: OutputFormat, line: Callable[[T], str]) -> None:
+    """Print the health now, and again after each interval."""
+    while True:
+        health = await serving.health()
+        if output == "table":
+            print(line(health), flush=True)
+        else:
+            print_json(health)
+        await asyncio.sleep(max(interval_s, MIN_REPORT_INTERVAL_S))

@@ -1,0 +1,96 @@
+"""The worker: a process that runs handlers for hosts elsewhere, and no runs."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ductor.actors.queue.opening import redis_settings
+from ductor.actors.queue.redis.settings import RedisSettings
+from ductor.actors.remote_worker import RemoteWorker, WorkerHealth, WorkerOptions
+from ductor.actors.tasks import Task, TaskRegistry, task
+from ductor.database import open_database
+from ductor.journal.clock import SystemClock
+from ductor.journal.store import Store
+from ductor.process import until_told_to_stop
+from ductor.queues import open_queue
+
+DEFAULT_QUEUES = ("default",)
+
+
+class Worker:
+    """Runs handlers while it is entered, for steps of all tenants that hosts leave to the given queues.
+
+    Leaving drains: attempts in flight may finish, the rest goes back to the queue.
+
+    Args:
+        tasks: handlers; a plain function is a task under its own name. Every handler that steps of the queues name
+            should be here: what lacks one is given back, and comes again.
+        queues: whose attempts are taken, those of the first one before all others.
+        database: the PostgreSQL address that the hosts use; or None for the embedded server of `directory`.
+        redis: the Redis that the hosts use, if they do.
+        directory: of the embedded server, `.ductor/postgres` unless given.
+        options: limits and intervals.
+
+    Raises:
+        DuplicateTaskError, InvalidTaskError, ValueError for too many queues or none: from the constructor. Entering
+        raises what the database raises, and NoQueueError for a store that no other process can share.
+    """
+
+    def __init__(
+        self,
+        *,
+        tasks: Iterable[Task[..., Any] | Callable[..., Any]],
+        queues: Sequence[str] = DEFAULT_QUEUES,
+        database: str | Store | None = None,
+        redis: str | RedisSettings | None = None,
+        directory: str | Path | None = None,
+        options: WorkerOptions | None = None,
+    ) -> None:
+        self.registry = TaskRegistry(one if isinstance(one, Task) else task(one) for one in tasks)
+        self.queues = tuple(queues)
+        self._database, self._redis = database, redis_settings(redis)
+        self._directory = Path(directory) if directory is not None else None
+        self._options = options or WorkerOptions()
+        self._stack = AsyncExitStack()
+        self._worker: RemoteWorker | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Connect and begin to work. `async with` does this."""
+        try:
+            store = await self._stack.enter_async_context(open_database(self._database, self._directory))
+            queue = await self._stack.enter_async_context(open_queue(store, self._redis))
+            worker = RemoteWorker(
+                store, queue, self.registry, queues=self.queues, clock=SystemClock(), options=self._options
+            )
+            self._stack.push_async_callback(worker.stop)
+            await worker.start()
+        except BaseException:
+            await self.close()
+            raise
+        self._worker = worker
+
+    async def close(self) -> None:
+        """Drain, and let go of everything that `open` took."""
+        self._worker = None
+        await self._stack.aclose()
+
+    async def health(self) -> WorkerHealth:
+        """The worker's state, for health reports."""
+        if self._worker is None:
+            raise RuntimeError("the worker is not open: use it inside `async with`")
+        return await self._worker.health()
+
+    async def run_until_stopped(self) -> None:
+        """Return when the process is told to stop (SIGTERM or SIGINT); leaving the worker then drains it."""
+        await until_told_to_stop()
