@@ -10,12 +10,8 @@ is parked and the tick left nothing runnable behind, `running` otherwise.
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import msgspec
-
 from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.journal.events import (
-    CONTINUE_TIMER,
-    GRACE_TIMER,
     RUN_LEASE,
     RUN_TIMEOUT_TIMER,
     AnyEvent,
@@ -61,8 +57,19 @@ from ductor.journal.fold_children import (
     scatter_started,
     undo_settled,
 )
+from ductor.journal.fold_ends import (
+    compensation_requested,
+    compensations_started,
+    continue_requested,
+    defers_started,
+    history_warned,
+    leave_pause,
+    run_closing,
+    run_continued,
+    run_ended,
+)
 from ductor.journal.open_nodes import leave
-from ductor.journal.state import ADDRESSED, Closing, Continuing, NodeState, RunState
+from ductor.journal.state import ADDRESSED, NodeState, RunState
 
 
 def fold_row(state: RunState, version: int, at_us: int, chain_hash: bytes, events: Iterable[AnyEvent]) -> None:
@@ -250,7 +257,7 @@ def _run_paused(state: RunState, event: RunPaused) -> None:
 
 
 def _run_resumed(state: RunState, event: RunResumed) -> None:
-    _leave_pause(state)
+    leave_pause(state)
     state.timers.shift(event.paused_us)
 
 
@@ -329,12 +336,6 @@ def _forget_work(node: NodeState) -> None:
         node.message_parts = []
 
 
-def _leave_pause(state: RunState) -> None:
-    state.paused_at_us = None
-    state.paused_by = ""
-    state.pause_reason = ""
-
-
 def _context_patched(state: RunState, event: ContextPatched) -> None:
     state.context.update(event.patch)
 
@@ -343,91 +344,12 @@ def _checkpoint_reached(state: RunState, event: CheckpointReached) -> None:
     state.checkpoints[event.checkpoint] = event.node
 
 
-def _run_closing(state: RunState, event: RunClosing) -> None:
-    state.closing = Closing(
-        status=event.status,
-        error=event.error,
-        output=event.output,
-        output_ref=event.output_ref,
-        reason=event.reason,
-    )
-    state.continuing = None
-    state.timers.cancel(RUN_TIMEOUT_TIMER)
-    state.timers.cancel(CONTINUE_TIMER)
-    state.touched.clear()
-    state.agenda.clear()
-    state.filling.clear()
-    if event.grace_until_us is not None:
-        state.timers.set(GRACE_TIMER, event.grace_until_us)
-
-
-def _compensations_started(state: RunState, event: CompensationsStarted) -> None:
-    if state.closing is not None:
-        state.closing = msgspec.structs.replace(state.closing, is_compensating=True)
-    state.timers.cancel(GRACE_TIMER)
-
-
-def _compensation_requested(state: RunState, event: CompensationRequested) -> None:
-    state.report_to = event.report_to
-    state.report_id = event.report_id
-
-
-def _defers_started(state: RunState, event: DefersStarted) -> None:
-    if state.closing is not None:
-        state.closing = msgspec.structs.replace(state.closing, defers_started=True)
-    state.timers.cancel(GRACE_TIMER)
-    state.touched.extend(event.defers)
-
-
 def _tick_limited(state: RunState, event: TickLimited) -> None:
     state.tick_limited = True
 
 
-def _run_ended(state: RunState, event: RunEnded) -> None:
-    closing = state.closing
-    end = event if closing is None or closing.status != event.status else closing
-    state.status = event.status
-    state.output = end.output
-    state.output_ref = end.output_ref
-    state.error = end.error
-    state.reason = end.reason
-    state.compensated = event.compensated
-    state.report_to = state.report_id = ""
-    _end(state)
-
-
-def _continue_requested(state: RunState, event: ContinueRequested) -> None:
-    state.continuing = Continuing(request_id=event.request_id, reason=event.reason, is_timed=event.is_timed)
-    state.timers.set(CONTINUE_TIMER, event.until_us)
-
-
-def _history_warned(state: RunState, event: HistoryWarned) -> None:
-    state.is_warned = True
-
-
 def _run_compacted(state: RunState, event: RunCompacted) -> None:
     """What it says is the state before its row: `ductor.journal.compaction` begins with it where rows are gone."""
-
-
-def _run_continued(state: RunState, event: RunContinued) -> None:
-    state.status = "continued"
-    state.successor_run_id = event.successor_run_id
-    state.reason = event.reason
-    state.open_children.clear()
-    _end(state)
-
-
-def _end(state: RunState) -> None:
-    state.ended_at_us = state.at_us
-    state.closing = None
-    state.continuing = None
-    _leave_pause(state)
-    state.timers.clear()
-    state.inbox.clear()
-    state.touched.clear()
-    state.agenda.clear()
-    state.filling.clear()
-    state.lease_key, state.lease_fence = "", 0
 
 
 _APPLY: dict[type[Event], Callable[[RunState, Any], None]] = {
@@ -447,18 +369,18 @@ _APPLY: dict[type[Event], Callable[[RunState, Any], None]] = {
     NodeSettled: _node_settled,
     ContextPatched: _context_patched,
     CheckpointReached: _checkpoint_reached,
-    RunClosing: _run_closing,
-    DefersStarted: _defers_started,
+    RunClosing: run_closing,
+    DefersStarted: defers_started,
     TickLimited: _tick_limited,
-    RunEnded: _run_ended,
+    RunEnded: run_ended,
     ScatterStarted: scatter_started,
     ChildStarted: child_started,
     ChildReported: child_reported,
     LeaseGranted: _lease_granted,
-    CompensationsStarted: _compensations_started,
-    CompensationRequested: _compensation_requested,
-    ContinueRequested: _continue_requested,
-    HistoryWarned: _history_warned,
-    RunContinued: _run_continued,
+    CompensationsStarted: compensations_started,
+    CompensationRequested: compensation_requested,
+    ContinueRequested: continue_requested,
+    HistoryWarned: history_warned,
+    RunContinued: run_continued,
     RunCompacted: _run_compacted,
 }
