@@ -373,6 +373,7 @@ class Coordinator(LoopActor):
             self.engine.run_ended(outcome_of(state))
         else:
             self._tidy(state)
+            self.engine.compact_if_long(state)
 
     def _tell_others(self, state: RunState, commit: Commit, outbox: Outbox) -> None:
         """Bring what the commit has written for others to whom it concerns."""

@@ -29,11 +29,11 @@ from ductor.definitions.program import Program, load_program
 from ductor.definitions.values import JsonValue
 from ductor.journal.clock import Clock
 from ductor.journal.commit import Commit, Payload
-from ductor.journal.errors import StoreUnavailableError, UnknownEventError
+from ductor.journal.errors import OverloadedError, StoreUnavailableError, UnknownEventError
 from ductor.journal.events import Message, RunStarted
 from ductor.journal.ids import Ids
 from ductor.journal.lease_store import LeaseKey
-from ductor.journal.records import PublishedDefinition, Snapshot
+from ductor.journal.records import Control, PublishedDefinition, Snapshot
 from ductor.journal.state import RunState
 from ductor.journal.store import Store
 
@@ -63,6 +63,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
         max_hot_runs: coordinators kept in memory while nothing happens to them.
         idle_ms: a coordinator at rest for so long leaves memory.
         remote_queues: queues whose attempts are left to workers in other processes, even if their handlers are here.
+        compact_every_rows: a journal is compacted whenever it has grown by so many rows; 0 for only when asked.
     """
 
     concurrency: int = 256
@@ -70,6 +71,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_hot_runs: int = 10_000
     idle_ms: int = 30_000
     remote_queues: tuple[str, ...] = ()
+    compact_every_rows: int = 0
 
 
 class Engine:
@@ -285,6 +287,21 @@ class Engine:
     def begin(self, begun: RunBegun) -> None:
         """A run that a commit has started is durable: carry it out here, with its state at hand."""
         self.tell(begun.state.run_id, begun)
+
+    def compact_if_long(self, state: RunState) -> None:
+        """Ask for a compaction when the journal has grown by `compact_every_rows`, as an operator would."""
+        every = self.options.compact_every_rows
+        if every and state.version % every == 0:
+            self.spawn(self._ask_for_compaction(state.run_id, state.version))
+
+    async def _ask_for_compaction(self, run_id: str, version: int) -> None:
+        request = Control(run_id=run_id, request_id=f"compact at version {version}", kind="compact", by="ductor")
+        try:
+            await self.store.request_control(request)
+        except (StoreUnavailableError, OverloadedError) as error:
+            _log.warning("run %s is not compacted: %s", run_id, error)  # it will be when it has grown again
+            return
+        self.wake(run_id, reissues=False)
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot, beside the work. It is a cache: failing to is only logged."""

@@ -23,6 +23,7 @@ import msgspec
 from ductor.actors.bulk_controls import BulkCarrier
 from ductor.actors.bus import EventBus
 from ductor.actors.client import Client
+from ductor.actors.compaction import CompactedRows
 from ductor.actors.digests import Digests
 from ductor.actors.engine import Engine, EngineOptions
 from ductor.actors.errors import HostStoppedError
@@ -179,8 +180,9 @@ class EngineHost(Client):
         engine.leases_changed = leases.changed
         sweeper = Sweeper(engine, record, sweep_ms=self.options.sweep_ms, heartbeat_ms=self.options.heartbeat_ms)
         bulk = BulkCarrier(self.store, wake)
+        compacted = CompactedRows(self.store)
         sweeper.always = (triggers.fire_schedules,)
-        sweeper.in_turns = (self._sweep_bus, digests.sweep, leases.sweep, bulk.sweep)
+        sweeper.in_turns = (self._sweep_bus, digests.sweep, leases.sweep, bulk.sweep, compacted.sweep)
         self._engine, self._sweeper, self._digests, self._leases = engine, sweeper, digests, leases
         engine.bus_work = self._bus_work
         await sweeper.start(takes_over=await self._bury_dead_neighbours())

@@ -298,6 +298,14 @@ class RunHandle:
         """
         return await self._ask("continue_as_new", by, request_id, {"reason": reason} if reason else {})
 
+    async def compact(self, *, by: str = "", reason: str = "", request_id: str | None = None) -> ControlReceipt:
+        """Ask an open run to let its history begin now: one row stands for all rows before it, which are removed in
+        the background once read models have seen them.
+
+        The run goes on as before; what it did before can't be looked at any more. Raises as `cancel`.
+        """
+        return await self._ask("compact", by, request_id, {"reason": reason} if reason else {})
+
     async def control(self, request_id: str) -> Control | None:
         """What became of something that was asked under this id; None when there is none.
 

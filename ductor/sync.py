@@ -71,6 +71,7 @@ class SyncRunHandle:
     redrive = _of_handle(RunHandle.redrive)
     compensate = _of_handle(RunHandle.compensate)
     continue_as_new = _of_handle(RunHandle.continue_as_new)
+    compact = _of_handle(RunHandle.compact)
     control = _of_handle(RunHandle.control)
 
     def signal(

@@ -11,6 +11,7 @@ from ductor.journal.records import Transition
 from ductor.journal.replay import state_at
 from tests import corpus
 from tests.corpus.child_run_journals import CHILD_RUN_JOURNALS
+from tests.corpus.compacted_journals import COMPACTED, compacted_transitions
 from tests.corpus.fan_out_journals import FAN_OUT_JOURNALS
 from tests.corpus.journals import JOURNALS, START_US, Row, at
 from tests.corpus.lease_journals import LEASE_JOURNALS
@@ -38,6 +39,9 @@ def main(arguments: Sequence[str]) -> None:
     """Write journals and states that are missing; with `--states` all states."""
     for name in set(ALL_JOURNALS) - set(corpus.names()):
         corpus.write(name, transitions(name, ALL_JOURNALS[name]))
+    for source, cut in COMPACTED.items():
+        if f"compacted-{source}" not in corpus.names():
+            corpus.write(f"compacted-{source}", compacted_transitions(source, cut))
     for name in corpus.names():
         path = corpus.state_path(name)
         if "--states" in arguments or not path.exists():
