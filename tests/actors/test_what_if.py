@@ -6,6 +6,7 @@ import pytest
 
 from ductor.actors.what_if import what_if
 from ductor.actors.what_if_verdict import WhatIf
+from ductor.definitions.values import JsonObject
 from tests.actors.recorded import programs_of, recorded
 from tests.actors.tick.driver import Driver
 
@@ -334,7 +335,8 @@ def test_messages_that_would_reach_nobody_are_told():
 
 def test_a_control_that_would_be_refused_is_told():
     run = failed()
-    run.request("redrive", **{"from": ["charge"]})
+    named: JsonObject = {"from": ["charge"]}
+    run.request("redrive", "c-1", **named)
     found = tried(run, CHANGES["a settled step has another name"][1])
     assert any("would be refused: the run has not ended" in reason.text for reason in found.reasons)
 

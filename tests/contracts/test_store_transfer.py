@@ -1,6 +1,7 @@
 """Everything of one run in pages, and the way in for the rows of a closed run."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 import pytest
@@ -12,6 +13,8 @@ from ductor.journal.records import AttemptRow, Control, Head, PublishedDefinitio
 from ductor.journal.store import Store
 from ductor.journal.transfer import RunPage, StoredMessage
 from tests.contracts.writers import START_US, RunWriter, send_well, started, whole_feed
+
+T = TypeVar("T")
 
 TEXT = '{ "b":1.0,"a" : [123456789012345678901234567890, "😀"]}'.encode()
 
@@ -83,6 +86,16 @@ async def a_run_with_everything(store: Store) -> RunWriter:
     return run
 
 
+async def paged(read: Callable[[Sequence[T]], Awaitable[Sequence[T]]]) -> list[T]:
+    """Three rows in pages of two, each page read after the one before."""
+    first = await read(())
+    assert len(first) == 2
+    second = await read(first)
+    assert len(second) == 1
+    assert len(await read(second)) == 0
+    return [*first, *second]
+
+
 async def test_everything_of_a_run_is_read_in_pages(store: Store):
     run = await a_run_with_everything(store)
     await started(store, payloads=(Payload("of another run", b"1"),))
@@ -102,14 +115,7 @@ async def test_everything_of_a_run_is_read_in_pages(store: Store):
         after = last[-1].message.position if last else 0
         return await store.message_page(run.run_id, after_position=after, limit=2)
 
-    found = []
-    for read in (payloads, attempts, controls, messages):
-        first = await read(())
-        assert len(first) == 2
-        second = await read(first)
-        assert len(second) == 1
-        assert len(await read(second)) == 0
-        found.append([*first, *second])
+    found = (await paged(payloads), await paged(attempts), await paged(controls), await paged(messages))
     assert found[0] == [Payload("a1", TEXT), Payload("b2", TEXT), Payload("c3", TEXT)]
     assert [(row.node, row.generation, row.disposition) for row in found[1]] == [
         ("step1", 3, "applied"),

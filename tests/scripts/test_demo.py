@@ -111,7 +111,7 @@ KEY = f"{RUN_ID}/job/1"
 
 
 def history(*events: AnyEvent) -> list[HistoryRow]:
-    return [HistoryRow(version=1, at_us=1, hash="", events=events)]
+    return [HistoryRow(run_id=RUN_ID, version=1, at_us=1, hash="", events=events)]
 
 
 def ledger(*events: tuple[Event, int]) -> list[Entry]:

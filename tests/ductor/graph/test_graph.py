@@ -1,5 +1,6 @@
 """Pictures of workflows: everything is shown, nothing overlaps, and a run's colours are its journal's."""
 
+from collections.abc import Sequence
 from itertools import combinations
 from xml.etree import ElementTree
 
@@ -105,7 +106,7 @@ def test_undos_are_marked_at_their_steps_until_these_are_done_anew():
     undoing = [AttemptDispatched(node="reserve.compensate", generation=1, task="undo")]
     undone = [NodeSettled(node="reserve.compensate", status="succeeded")]
     again = [AttemptDispatched(node="reserve", generation=2, task="do.reserve")]
-    rows = [(1, begun), (2, undoing), (3, undone), (4, again)]
+    rows: list[tuple[int, Sequence[AnyEvent]]] = [(1, begun), (2, undoing), (3, undone), (4, again)]
     found = [marks_of("run-1", "running", rows[: count + 1]) for count in range(4)]
     assert [marks.nodes["reserve"].undo for marks in found] == ["", "running", "succeeded", ""]
     assert set(found[2].nodes) == {"reserve", "charge"}
