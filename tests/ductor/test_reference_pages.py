@@ -8,7 +8,7 @@ import pytest
 
 import ductor
 import ductor.testing
-from ductor.cli.main import COMMANDS, make_app
+from ductor.cli.main import COMMANDS, REPORTS, make_app
 from ductor.definitions.errors import DuctorError
 
 CHECKOUT = Path(__file__).parents[2]
@@ -16,7 +16,7 @@ FOLDERS = ("definitions", "journal", "actors", "projections", "ductor")
 REFERENCE = CHECKOUT / "docs" / "reference"
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "db migrate"])
+@pytest.mark.parametrize("command", [*COMMANDS, "db migrate", *(f"report {name}" for name in REPORTS)])
 def test_every_command_and_option_is_on_the_page(command: str):
     page = (REFERENCE / "cli.md").read_text()
     assert f"| `{command}" in page
