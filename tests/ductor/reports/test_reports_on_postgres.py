@@ -223,7 +223,13 @@ def test_the_command_line_prints_and_writes_reports(filled: Database, tmp_path: 
 def test_the_command_line_draws(filled: Database, tmp_path: Path):
     runs = json.loads(command(filled.dsn, "runs", "-o", "json").stdout)
     flaky = next(row["run_id"] for row in runs if row["search_attributes"] == {"sku": "flaky"})
-    for name in (("timeline", flaky), ("steps",), ("failures",), ("throughput", "--every", "1m"), ("funnel", "order")):
+    for name in (
+        ("timeline", flaky),
+        ("steps",),
+        ("failures",),
+        ("throughput", "--every", "1m", "--since", "1h"),
+        ("funnel", "order"),
+    ):
         svg, png = tmp_path / f"{name[0]}.svg", tmp_path / f"{name[0]}.png"
         drawn = command(filled.dsn, *name, "--svg", str(svg), "--png", str(png))
         assert drawn.returncode == 0, drawn.stderr
