@@ -9,6 +9,7 @@ split the batch.
 import asyncio
 import logging
 import uuid
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import asyncpg
@@ -23,6 +24,10 @@ from ductor.journal.postgres.settings import WRITER_PLANNER_SETTINGS, Connection
 from ductor.journal.postgres.statements import LONE_ROW, RESOLVE_LOSERS, Statement, commit_statement
 
 _logger = logging.getLogger(__name__)
+
+MAX_PREPARED_STATEMENTS = 100
+"""Statements that a lane keeps prepared; the least recently used goes first. Each shape of batch has its own, with a
+plan that takes memory of the server's."""
 
 _SET_LOCAL = "".join(f"SET LOCAL {name} = {value};" for name, value in WRITER_PLANNER_SETTINGS.items())
 
@@ -47,7 +52,8 @@ class Lane:
         self._limits = limits
         self._name = name
         self._connection: asyncpg.Connection | None = None
-        self._prepared: dict[str, PreparedStatement] = {}
+        self._prepared: OrderedDict[str, PreparedStatement] = OrderedDict()
+        self._prepared_count = 0
         self._lock_timeout_in_force_ms = -1
         self._overdue_at_s: float | None = None
         self.lock_timeout_ms = limits.lock_timeout_ms
@@ -156,8 +162,18 @@ class Lane:
             return await connection.fetch(statement.text, *arguments)
         prepared = self._prepared.get(statement.text)
         if prepared is None:
-            prepared = self._prepared[statement.text] = await connection.prepare(statement.text)
+            prepared = await self._prepare(connection, statement.text)
+        self._prepared.move_to_end(statement.text)
         return await prepared.fetch(*arguments)
+
+    async def _prepare(self, connection: asyncpg.Connection, text: str) -> PreparedStatement:
+        """Prepare under a name: the driver sends an unnamed statement to be parsed and planned at every execution."""
+        self._prepared_count += 1
+        prepared = await connection.prepare(text, name=f"ductor_{self._prepared_count}")
+        self._prepared[text] = prepared
+        if len(self._prepared) > MAX_PREPARED_STATEMENTS:
+            self._prepared.popitem(last=False)  # the driver closes it when it prepares the next one
+        return prepared
 
     async def _connect(self) -> asyncpg.Connection:
         self.terminate()
