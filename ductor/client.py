@@ -30,7 +30,7 @@ from ductor.replay import Replay
 from ductor.transaction import TransactionClient
 
 if TYPE_CHECKING:
-    import asyncpg
+    from ductor.journal.postgres.callers import AnyConnection
 
 DEFAULT_TENANT = "default"
 
@@ -109,7 +109,7 @@ class Client(ReadModelClient):
         *,
         key: str | None = None,
         version: str | None = None,
-        connection: "asyncpg.Connection | None" = None,
+        connection: "AnyConnection | None" = None,
     ) -> RunHandle:
         """Start a run of a published definition.
 
@@ -179,7 +179,7 @@ class Client(ReadModelClient):
         payload: JsonValue = None,
         *,
         event_id: str | None = None,
-        connection: "asyncpg.Connection | None" = None,
+        connection: "AnyConnection | None" = None,
     ) -> EventReceipt:
         """Publish an event on the tenant's bus: for runs that wait for it, and for triggers.
 
@@ -260,7 +260,7 @@ class Client(ReadModelClient):
             kind, tenant=self.tenant, definition=definition, request_id=request_id, by=by, reason=reason
         )
 
-    def _engine_on(self, connection: "asyncpg.Connection | None") -> EngineClient:
+    def _engine_on(self, connection: "AnyConnection | None") -> EngineClient:
         return self.engine if connection is None else TransactionClient(self.engine, connection)
 
     async def _make_engine(self, store: Store, stack: AsyncExitStack) -> EngineClient:  # noqa: ARG002 - a host's does

@@ -19,7 +19,7 @@ from ductor.journal.records import Control, ControlReceipt, Head, MessageReceipt
 from ductor.transaction import TransactionClient
 
 if TYPE_CHECKING:
-    import asyncpg
+    from ductor.journal.postgres.callers import AnyConnection
 
 HISTORY_PAGE = 1_000
 CHAIN_PAGE = 1_000
@@ -149,7 +149,7 @@ class RunHandle:
         *,
         request_id: str | None = None,
         by: str = "",
-        connection: "asyncpg.Connection | None" = None,
+        connection: "AnyConnection | None" = None,
     ) -> MessageReceipt:
         """Send a signal. It is kept until a step waits for it.
 

@@ -14,7 +14,7 @@ from ductor.journal.events import Message
 from ductor.journal.records import EventReceipt, MessageReceipt
 
 if TYPE_CHECKING:
-    import asyncpg
+    from ductor.journal.postgres.callers import AnyConnection, CallersConnection
 
 
 class NotInPostgresError(DuctorError):
@@ -37,10 +37,10 @@ class NotInPostgresError(DuctorError):
 class TransactionClient(EngineClient):
     """A client that writes through the caller's connection, which must be one to the same database.
 
-    Raises NotInPostgresError; its calls raise what the driver raises, too.
+    Raises NotInPostgresError; its calls raise UnknownConnectionError, and what the driver raises.
     """
 
-    def __init__(self, client: EngineClient, connection: "asyncpg.Connection") -> None:
+    def __init__(self, client: EngineClient, connection: "AnyConnection") -> None:
         from ductor.journal.postgres import PostgresStore  # noqa: PLC0415 - a driver that other stores don't need
 
         if not isinstance(client.store, PostgresStore):
@@ -48,19 +48,24 @@ class TransactionClient(EngineClient):
         super().__init__(client.store, clock=client.clock, ids=client.ids, functions=client.functions)
         self._connection = connection
 
+    async def _theirs(self) -> "CallersConnection":
+        from ductor.journal.postgres.callers import callers_connection  # noqa: PLC0415
+
+        return await callers_connection(self._connection)
+
     async def _append(self, commit: Commit) -> CommitAnswer:
         from ductor.journal.postgres import start_on  # noqa: PLC0415
 
-        return await start_on(self._connection, commit)
+        return await start_on(await self._theirs(), commit)
 
     async def _store_message(
         self, run_id: str, message: Message, payloads: Sequence[Payload], tenant: str | None
     ) -> MessageReceipt | None:
         from ductor.journal.postgres import send_message_on  # noqa: PLC0415
 
-        return await send_message_on(self._connection, run_id, message, payloads, tenant=tenant)
+        return await send_message_on(await self._theirs(), run_id, message, payloads, tenant=tenant)
 
     async def _publish_event(self, event: BusEvent) -> EventReceipt:
         from ductor.journal.postgres import publish_event_on  # noqa: PLC0415
 
-        return await publish_event_on(self._connection, event)
+        return await publish_event_on(await self._theirs(), event)

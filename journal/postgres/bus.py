@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-import asyncpg
 import msgspec
 
 from ductor.journal.admission import check_event
 from ductor.journal.commit import BusEvent, EventWait
 from ductor.journal.errors import StoreUnavailableError
 from ductor.journal.ids import is_run_id
+from ductor.journal.postgres.callers import CallersConnection
 from ductor.journal.postgres.database import ATTEMPTS, Database, Fetch, fetch_on
 from ductor.journal.postgres.rows import FIRST_RUN_ID, json_text
 from ductor.journal.records import EventReceipt, UnscannedWait, WaitingRun
@@ -17,7 +17,7 @@ _decode_event = msgspec.json.Decoder(BusEvent).decode
 _decode_wait = msgspec.json.Decoder(EventWait).decode
 
 
-async def publish_event_on(connection: asyncpg.Connection, event: BusEvent) -> EventReceipt:
+async def publish_event_on(connection: CallersConnection, event: BusEvent) -> EventReceipt:
     """As `PostgresStore.publish_event`, in the caller's transaction: the event is there once that commits.
 
     It is matched when a host next looks for events that nobody has matched.

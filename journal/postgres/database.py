@@ -1,13 +1,14 @@
 """The pool for reads and single writes: queries by name, bounded waiting, retry where repeating is harmless."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol, cast
 
 import asyncpg
 
 from ductor.journal.errors import OverloadedError, StoreUnavailableError, ValueRefusedError
+from ductor.journal.postgres.callers import CallersConnection
 from ductor.journal.postgres.failures import classify, refused_field, unavailable
 from ductor.journal.postgres.settings import PLANNER_SETTINGS, ConnectionSettings
 from ductor.journal.postgres.statements import QUERIES, Statement
@@ -20,15 +21,15 @@ STATEMENT_CACHE_SIZE = 100
 class Fetch(Protocol):
     """How a query's rows are had: from the pool, or on a connection of the caller's."""
 
-    async def __call__(self, query: str, **values: object) -> list[asyncpg.Record]:
+    async def __call__(self, query: str, **values: object) -> Sequence[asyncpg.Record]:
         """The rows of a query."""
         ...
 
 
-def fetch_on(connection: asyncpg.Connection) -> Fetch:
+def fetch_on(connection: CallersConnection) -> Fetch:
     """Queries on this connection alone, inside whatever transaction it is in. Nothing is sent a second time."""
 
-    async def fetch(query: str, **values: object) -> list[asyncpg.Record]:
+    async def fetch(query: str, **values: object) -> Sequence[asyncpg.Record]:
         statement = QUERIES[query]
         return await connection.fetch(statement.text, *statement.arguments(values))
 

@@ -28,8 +28,8 @@ _PARAMETER_NUMBER = re.compile(r"(?:parameter|argument) \$(\d+)")
 
 def classify(error: Exception) -> Failure:
     """What to do about an exception raised while a statement was sent or answered."""
-    if isinstance(error, asyncpg.PostgresError):
-        state = getattr(error, "sqlstate", None) or ""
+    state = getattr(error, "sqlstate", None) or ""  # what asyncpg and psycopg call it
+    if state or isinstance(error, asyncpg.PostgresError):
         if state in _LOCK_STATES:
             return "lock"
         if state in _AGAIN_STATES:

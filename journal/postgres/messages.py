@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import asyncpg
 import msgspec
 from asyncpg import Record
 
@@ -11,6 +10,7 @@ from ductor.journal.codec import stored_value
 from ductor.journal.commit import BusEvent, InboxItem, Payload
 from ductor.journal.events import TERMINAL_RUN_STATUSES, Message
 from ductor.journal.ids import is_run_id
+from ductor.journal.postgres.callers import CallersConnection
 from ductor.journal.postgres.database import Database, Fetch, fetch_on
 from ductor.journal.postgres.rows import FIRST_RUN_ID, json_text
 from ductor.journal.records import InboxEntry, MessageReceipt
@@ -26,7 +26,7 @@ _decode_item = msgspec.json.Decoder(InboxItem).decode
 
 
 async def send_message_on(
-    connection: asyncpg.Connection,
+    connection: CallersConnection,
     run_id: str,
     message: Message,
     payloads: Sequence[Payload] = (),

@@ -1,9 +1,8 @@
 """Starting a run inside the caller's own transaction."""
 
-import asyncpg
-
 from ductor.journal.commit import Appended, Commit, CommitAnswer, Conflict
 from ductor.journal.postgres.batch import make_batch
+from ductor.journal.postgres.callers import CallersConnection
 from ductor.journal.postgres.failures import classify
 from ductor.journal.postgres.outcomes import loser_answers, loser_arguments
 from ductor.journal.postgres.statements import RESOLVE_LOSERS, commit_statement
@@ -12,7 +11,7 @@ START_ATTEMPTS = 3
 """How often a start is tried that loses in mid-statement: each time somebody else has just won its key."""
 
 
-async def start_on(connection: asyncpg.Connection, commit: Commit) -> CommitAnswer:
+async def start_on(connection: CallersConnection, commit: Commit) -> CommitAnswer:
     """Write a start in the caller's transaction: the run exists once that commits, and a host that looks for `pending`
     runs takes it up. Outside of a transaction it is one of its own.
 
@@ -28,7 +27,7 @@ async def start_on(connection: asyncpg.Connection, commit: Commit) -> CommitAnsw
             async with connection.transaction():
                 (row,) = await connection.fetch(statement.text, *statement.arguments(batch.columns))
             break
-        except asyncpg.PostgresError as error:
+        except Exception as error:
             attempt += 1
             if classify(error) != "again" or attempt == START_ATTEMPTS:
                 raise
