@@ -122,7 +122,7 @@ class Client(Messaging, BulkRequests):
         """
         program = await self._program_to_start(name, tenant=tenant, version=version, manifest_hash=manifest_hash)
         definitions = await self._definitions_of_children(program, tenant)
-        run_id, now_us = self.ids.run_id(), await self._time_us()
+        run_id, now_us = self._new_run_id(), await self._time_us()
         started, payloads = first_event(
             program, run_id, now_us, trigger, tenant=tenant, key=key, definitions=definitions
         )
@@ -283,6 +283,9 @@ class Client(Messaging, BulkRequests):
         return outcome_of(loaded_state(loaded))
 
     # --- what a host does otherwise -----------------------------------------------------------------------------------
+
+    def _new_run_id(self) -> str:
+        return self.ids.run_id()
 
     async def _time_us(self) -> int:
         """The database's time: nobody corrects this machine's clock, and a run never goes back before its start."""

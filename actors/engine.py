@@ -1,12 +1,16 @@
 """What the actors of one host share: store, programs, workers, timers, and who waits for which run.
 
 The engine is the coordinators' only view of the world, and their supervisor. It decides nothing about a run.
+
+Where a run is carried out: by the owner of its partition, unless another host has it in hand. That one keeps it until
+it is at rest for `idle_ms`, or until partitions change hands, and tells others which attempts of such runs it holds
+(*guests*). Who is told of a run that is neither its own nor in hand tells the owner.
 """
 
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -16,12 +20,14 @@ from ductor.actors.coordinator import Coordinator, StartRun
 from ductor.actors.directory import ActorDirectory
 from ductor.actors.errors import HostStoppedError, ManifestMissingError
 from ductor.actors.messages import Assignment, AttemptResult, MessageArrived, RunBegun, TimerDue, Wake
+from ductor.actors.partitions import PartitionMap
 from ductor.actors.publication import places_of
 from ductor.actors.queue.distributed import DistributedQueue
 from ductor.actors.remote import RemoteTasks
 from ductor.actors.tasks import TaskRegistry
 from ductor.actors.timers import TimerService
 from ductor.actors.views import RunOutcome, Started
+from ductor.actors.wakeups import Wakeups
 from ductor.actors.worker import WorkerPool
 from ductor.definitions.expressions import FunctionLibrary
 from ductor.definitions.manifest import decode_manifest
@@ -31,7 +37,7 @@ from ductor.journal.clock import Clock
 from ductor.journal.commit import Commit, Payload
 from ductor.journal.errors import OverloadedError, StoreUnavailableError, UnknownEventError
 from ductor.journal.events import Message, RunStarted
-from ductor.journal.ids import Ids
+from ductor.journal.ids import Ids, run_of_token
 from ductor.journal.lease_store import LeaseKey
 from ductor.journal.records import Control, PublishedDefinition, Snapshot
 from ductor.journal.state import RunState
@@ -48,6 +54,11 @@ MAX_RUNS_SET_ASIDE = 10_000
 
 MAX_LONG_RUNS = 1_000
 """Runs with a long journal that health reports name; the oldest are forgotten first."""
+
+HAND_OVER_MS = 1_000
+"""How long a host that drains waits for coordinators to come to rest, so that their runs go on elsewhere at once."""
+
+HAND_OVER_PAUSE_S = 0.01
 
 MAX_PROGRAMS = 1_000
 """Compiled programs kept; the least recently used goes first."""
@@ -79,6 +90,9 @@ class Engine:
 
     Attributes:
         remote: attempts in other processes; None where there are none.
+        partitions: who owns which runs.
+        elsewhere: tokens of attempts that other hosts hold although they do not own their runs.
+        wakeups: takes wakeups to other hosts; None where a host that knows of something carries the run on itself.
         has_left_attempts: there may be attempts that no worker here took or finished; of interest once it is closed.
     """
 
@@ -118,7 +132,11 @@ class Engine:
         self._pauses: set[asyncio.TimerHandle] = set()
         self._loop = asyncio.get_running_loop()
         self._is_closing = False
+        self._is_draining = False
         self.has_left_attempts = False
+        self.partitions = PartitionMap(host_id, [host_id])
+        self.elsewhere: Collection[str] = frozenset()
+        self.wakeups: Wakeups | None = None
         self.remote = None if queue is None else RemoteTasks(queue, self, options.remote_queues, name=host_id)
         self.bus_work: Callable[[Commit], None] = lambda _commit: None
         self.leases_changed: Callable[[Sequence[LeaseKey]], None] = lambda _keys: None
@@ -141,6 +159,8 @@ class Engine:
         full pool takes nothing: the run is looked at again after a pause, which offers the attempt again.
         """
         remote = self.remote
+        if assignment.is_redelivery and assignment.token in self.elsewhere:
+            return
         is_held = assignment.is_redelivery and self.pool.holds(assignment.token)
         if is_held or remote is None or not remote.offer(assignment):
             self.offer_here(assignment)
@@ -149,7 +169,7 @@ class Engine:
         """Hand an attempt to a worker of this host."""
         if not self.pool.offer(assignment):
             self.has_left_attempts = True
-            if not self._is_closing:
+            if not self._is_draining:
                 self.wake_later(assignment.run_id)
 
     def cancel(self, token: str) -> None:
@@ -170,8 +190,12 @@ class Engine:
             self.remote.forget(token)
 
     def deliver(self, result: AttemptResult) -> None:
-        """A worker reports; it keeps the result until `confirm`."""
-        self.tell(result.run_id, result)
+        """A worker reports; it keeps the result until `confirm`. Of a run of another owner it becomes a row."""
+        run_id = result.run_id
+        if self.partitions.owns(run_id) or run_id in self.directory:
+            self.tell(run_id, result)
+        else:
+            self.spawn(self._report_to_owner(result))
 
     def waiting_for_handler(self) -> dict[str, int]:
         """How many attempts wait for each handler that is not registered here, or are in other processes."""
@@ -220,6 +244,8 @@ class Engine:
         self.timers.arm(actor.run_id, due_at_us)
         self._resting[actor.run_id] = self.clock.now_us()
         self._resting.move_to_end(actor.run_id)
+        if self._is_draining and not self.partitions.owns(actor.run_id):
+            self._give_up(actor)
         if len(self._resting) > self.options.max_hot_runs:
             self.passivate_oldest()
 
@@ -285,8 +311,15 @@ class Engine:
             self.bus_work(commit)
 
     def begin(self, begun: RunBegun) -> None:
-        """A run that a commit has started is durable: carry it out here, with its state at hand."""
-        self.tell(begun.state.run_id, begun)
+        """A run that a commit has started is durable: carry it out here, with its state at hand, or have its owner do
+        it."""
+        run_id = begun.state.run_id
+        if self.partitions.owns(run_id):
+            self.tell(run_id, begun)
+        elif self.wakeups is not None:
+            self.wakeups.send(run_id, self.partitions.owner(run_id))
+        elif not self._is_draining:
+            self.tell(run_id, begun)
 
     def compact_if_long(self, state: RunState) -> None:
         """Ask for a compaction when the journal has grown by `compact_every_rows`, as an operator would."""
@@ -347,6 +380,16 @@ class Engine:
             self.wake(run_id, reissues=False)
 
     def wake(self, run_id: str, *, reissues: bool = True) -> None:
+        """Have a run looked at: by its owner, unless it is in hand here or there is no way to tell the owner.
+
+        What may have been lost here, and has to be issued again, is looked at here.
+        """
+        if reissues or self.wakeups is None or self.partitions.owns(run_id) or run_id in self.directory:
+            self.wake_here(run_id, reissues=reissues)
+        else:
+            self.wakeups.send(run_id, self.partitions.owner(run_id))
+
+    def wake_here(self, run_id: str, *, reissues: bool = True) -> None:
         """Look at a run and at what waits for it in the database, unless it is set aside."""
         if run_id not in self.set_aside_runs:
             self.tell(run_id, Wake(reissues))
@@ -357,8 +400,45 @@ class Engine:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
+    def settle(self, partitions: PartitionMap, elsewhere: Collection[str]) -> None:
+        """Who owns what has changed, or what others hold: hand over what is no longer this host's."""
+        before, self.partitions, self.elsewhere = self.partitions, partitions, elsewhere
+        if before.owned != partitions.owned:
+            for actor in self.directory:
+                if not partitions.owns(actor.run_id):
+                    self._give_up(actor)
+
+    def guest_tokens(self) -> Iterator[str]:
+        """Tokens of attempts that this host holds although it does not own their runs."""
+        if self.partitions.owned is None:
+            return iter(())
+        return (token for token in self.pool.held_tokens() if not self.partitions.owns(run_of_token(token)))
+
+    async def forget_host(self, host_id: str) -> None:
+        """A host is gone: nobody reads what others had to tell it. Raises QueueUnavailableError."""
+        if self.wakeups is not None:
+            await self.wakeups.clear(host_id)
+
+    @property
+    def takes_up_nothing(self) -> bool:
+        """Whether this host drains, and others are there to take up what begins."""
+        return self._is_draining and self.partitions.owned is not None
+
+    async def hand_over(self) -> None:
+        """This host owns nothing any more: let coordinators come to rest, and others take their runs up."""
+        self._is_draining = True
+        until_s = self._loop.time() + HAND_OVER_MS / 1_000
+        while self._loop.time() < until_s:
+            waiting = [actor for actor in self.directory if not self.partitions.owns(actor.run_id)]
+            if not waiting:
+                return
+            for actor in waiting:
+                self._give_up(actor)
+            await asyncio.sleep(HAND_OVER_PAUSE_S)
+
     async def close(self, timeout_ms: int) -> None:
         """Drain: workers first, then coordinators, with what their results still decide."""
+        self._is_draining = True
         not_running = self.pool.in_flight - self.pool.load.running
         interrupted = await self.pool.drain(timeout_ms)
         if interrupted or not_running:
@@ -428,6 +508,16 @@ class Engine:
 
     def _timer_due(self, run_id: str) -> None:
         self.tell(run_id, TimerDue())
+
+    def _give_up(self, actor: Coordinator) -> None:
+        """Leave a run to its owner, if nothing is going on with it just now."""
+        if actor.passivate():
+            self.timers.arm(actor.run_id, None)
+            self._resting.pop(actor.run_id, None)
+
+    async def _report_to_owner(self, result: AttemptResult) -> None:
+        await self._store_result(result)
+        self.wake(result.run_id, reissues=False)
 
     async def _store_result(self, result: AttemptResult) -> None:
         payloads = () if result.payload is None else (result.payload,)

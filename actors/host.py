@@ -3,9 +3,10 @@
 ```
   new ──start──▶ running ──stop──▶ draining ──▶ stopped
 ```
-Starting registers the host, recovers every run that was left in the middle of something, and begins to sweep. Stopping
-lets attempts in flight finish within the drain time, commits what their results decide, and leaves. What does not
-finish in time is cancelled and carried on by the next host: the journal knows it as running.
+Starting registers the host, recovers every run of its partitions that was left in the middle of something, and begins
+to sweep. Stopping hands its runs over to other hosts, if there are any, lets attempts in flight finish within the drain
+time, commits what their results decide, and leaves. What does not finish in time is cancelled and carried on by the
+next host: the journal knows it as running.
 """
 
 import asyncio
@@ -37,6 +38,7 @@ from ductor.actors.sweeper import Sweeper
 from ductor.actors.tasks import TaskRegistry
 from ductor.actors.triggers import TriggerStarter
 from ductor.actors.views import RunOutcome, Started
+from ductor.actors.wakeups import Wakeups
 from ductor.actors.worker import PoolLoad
 from ductor.definitions.compile import Compiled
 from ductor.definitions.errors import DuctorError
@@ -55,12 +57,19 @@ DEFINITION_CACHE_MS = 1_000
 
 MAX_DEFINITIONS_CACHED = 1_000
 
+MAX_RUN_ID_DRAWS = 64
+"""Ids drawn for one start until one is of a partition of this host. Of three hosts one in 10^11 starts has no luck, and
+begins here all the same."""
+
 REMOTE_POLL_S = 1.0
 """Who waits on this host for a run that may end on another one looks in the database so often."""
 
 ALONE_POLL_S = 60.0
 """So often where there are no other hosts, which is a safety net and no more."""
 
+
+POSTGRES_TIER = "postgres"
+"""A queue of this tier alone takes wakeups no faster than the sweeper: hosts do without it for them."""
 
 DefinitionKey = tuple[str, str, str | None, str | None]
 """Tenant, name, version label, manifest hash."""
@@ -75,18 +84,20 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
         engine: its limits.
         drain_ms: how long `stop` lets attempts finish.
         sweep_ms: between two looks at what waits in the database; a wakeup that was lost is repaired within this.
-        heartbeat_ms: between two signs of life of this host.
+        heartbeat_ms: between two signs of life of this host; the same for all hosts of a database. A host that is not
+            heard of for three of them, 3 s at least, is taken for dead.
     """
 
     engine: EngineOptions = EngineOptions()
     drain_ms: int = 30_000
     sweep_ms: int = 500
-    heartbeat_ms: int = 5_000
+    heartbeat_ms: int = 1_000
 
 
 class HostHealth(msgspec.Struct, frozen=True, kw_only=True):
     """A host's state for health reports. `set_aside` maps run ids to why they are left alone, `long_runs` those that
-    come near to their `continue_as_new_after` to their transitions."""
+    come near to their `continue_as_new_after` to their transitions. `neighbours` are other hosts that live,
+    `partitions` how many this one owns, and `guests` how many attempts it holds of runs that others own."""
 
     host_id: str
     is_running: bool
@@ -98,6 +109,9 @@ class HostHealth(msgspec.Struct, frozen=True, kw_only=True):
     set_aside: dict[str, str]
     long_runs: dict[str, int] = msgspec.field(default_factory=dict)
     queue: QueueHealth | None = None
+    neighbours: tuple[str, ...] = ()
+    partitions: int = 0
+    guests: int = 0
 
 
 class EngineHost(Client):
@@ -143,9 +157,17 @@ class EngineHost(Client):
         return self._engine
 
     async def start_host(self) -> None:
-        """Begin to carry out runs. The store is open already."""
+        """Begin to carry out runs. The store is open already. A start that fails leaves nothing running."""
         if self._engine is not None:
             return
+        try:
+            await self._start()
+        except BaseException:
+            await self._stop(drain_ms=0)
+            await self._close_queue()
+            raise
+
+    async def _start(self) -> None:
         queue = self._make_queue()
         if queue is not None:
             await queue.open()
@@ -185,20 +207,33 @@ class EngineHost(Client):
         sweeper.in_turns = (self._sweep_bus, digests.sweep, leases.sweep, bulk.sweep, compacted.sweep)
         self._engine, self._sweeper, self._digests, self._leases = engine, sweeper, digests, leases
         engine.bus_work = self._bus_work
-        await sweeper.start(takes_over=await self._bury_dead_neighbours())
+        if queue is not None and (await queue.health()).tier != POSTGRES_TIER:
+            engine.wakeups = Wakeups(queue, self.host_id, partial(engine.wake_here, reissues=False))
+            engine.wakeups.start()
+        await sweeper.start(known_dead=await self._dead_neighbours())
 
     async def stop_host(self) -> None:
         """Drain and leave. Nothing happens when the host does not run."""
+        sweeper = self._sweeper
+        if sweeper is not None:
+            await sweeper.drain()
+            await self._stop(self.options.drain_ms)
+            await sweeper.leave()
+            await self._close_queue()
+
+    async def _stop(self, drain_ms: int) -> None:
+        """End what runs, and keep the queue open where there are others to tell. Half of it may have been started."""
         engine, sweeper, digests, leases = self._engine, self._sweeper, self._digests, self._leases
-        if engine is None or sweeper is None or digests is None or leases is None:
-            return
-        await sweeper.stop()
-        digests.stop()
-        await engine.close(self.options.drain_ms)  # what its last commits free goes to others before it is over
-        leases.stop()
+        if engine is not None and sweeper is not None and digests is not None and leases is not None:
+            if sweeper.has_neighbours:
+                await engine.hand_over()
+            digests.stop()
+            await engine.close(drain_ms)  # what its last commits free goes to others before it is over
+            leases.stop()
+            await sweeper.stop()
+            if engine.wakeups is not None:
+                await engine.wakeups.stop()
         self._engine = self._sweeper = self._digests = self._leases = None
-        await sweeper.leave()
-        await self._close_queue()
 
     async def __aenter__(self) -> Self:
         await self.start_host()
@@ -234,6 +269,9 @@ class EngineHost(Client):
             set_aside={run_id: str(error) for run_id, error in engine.set_aside_runs.items()} if engine else {},
             long_runs=dict(engine.long_runs) if engine else {},
             queue=await self.queue.health() if self.queue is not None else None,
+            neighbours=tuple(sorted(self._sweeper.neighbours)) if self._sweeper else (),
+            partitions=engine.partitions.count if engine else 0,
+            guests=sum(1 for _ in engine.guest_tokens()) if engine else 0,
         )
 
     async def start_triggered(
@@ -264,13 +302,24 @@ class EngineHost(Client):
     async def _time_us(self) -> int:
         return self.clock.now_us()
 
+    def _new_run_id(self) -> str:
+        """An id of a partition of this host: a run goes on where it has begun."""
+        partitions = self.engine.partitions
+        for _ in range(MAX_RUN_ID_DRAWS):
+            run_id = self.ids.run_id()
+            if partitions.owns(run_id):
+                break
+        return run_id
+
     async def _begin(
         self,
         run_id: str,
-        now_us: int,  # noqa: ARG002 - the first tick has its own time
+        now_us: int,
         started: RunStarted,
         payloads: list[tuple[Payload, JsonValue]],
     ) -> Started:
+        if self.engine.takes_up_nothing:  # written as by a client, and found by other hosts
+            return await super()._begin(run_id, now_us, started, payloads)
         return await self.engine.start(run_id, started, payloads)
 
     async def _program_to_start(
@@ -343,16 +392,15 @@ class EngineHost(Client):
         if self._engine is not None:
             self._engine.wake(run_id, reissues=False)
 
-    async def _bury_dead_neighbours(self) -> bool:
-        """Hosts of this machine whose process is gone were killed: they need not be waited for. Whether there were."""
-        machine, has_buried = socket.gethostname(), False
+    async def _dead_neighbours(self) -> list[str]:
+        """Hosts of this machine whose process is gone were killed: they need not be waited for."""
+        machine, dead = socket.gethostname(), []
         for other in await self.store.hosts(alive_within_ms=2**31):
             name, _, rest = other.host_id.partition(":")
             pid = rest.partition(":")[0]
             if name == machine and pid.isdecimal() and not _process_exists(int(pid)):
-                await self.store.leave(other.host_id)
-                has_buried = True
-        return has_buried
+                dead.append(other.host_id)
+        return dead
 
 
 def _process_exists(pid: int) -> bool:

@@ -1,30 +1,45 @@
 """The sweeper: what repairs a lost wakeup, and what a host does at intervals.
 
 Notifications are hints, polling is the guarantee: whatever waits for a run in the database (a control, a result that
-could not ride in a tick, an overdue timer, a start from elsewhere) is found here within one interval. The number of
-queries does not depend on the number of runs. What repairs the bus, digests and bulk controls takes turns.
+could not ride in a tick, an overdue timer, a start from elsewhere) is found here within one interval. Each host looks
+at the runs that it owns. The number of queries does not depend on the number of runs. What repairs the bus, digests
+and bulk controls takes turns.
+
+At each heartbeat the host concludes which others live (see `membership`), and
+
+- recovers the partitions that it gains; if a host has gone, with the attempts that nobody holds any more,
+- hands the runs over that it owns no more,
+- looks at runs whose attempts another host held, and holds no longer.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from itertools import islice
 
 import msgspec
 
 from ductor.actors.engine import Engine
+from ductor.actors.membership import Membership, Observation
+from ductor.actors.queue.errors import QueueUnavailableError
 from ductor.journal.clock import SystemClock
 from ductor.journal.errors import StoreUnavailableError
+from ductor.journal.ids import run_of_token
+from ductor.journal.partitions import Partitions
 from ductor.journal.records import HostRecord
 
-HOST_ALIVE_MS = 20_000
-"""A host whose heartbeat is older is gone: its runs are taken over."""
+HOST_ALIVE_MS = 3_000
+"""A host whose heartbeat is older is gone: its runs are taken over. Hosts that beat less often than three times in it
+are given the time of three heartbeats; all hosts of a database have the same interval."""
 
-BEATS_UNTIL_KNOWN = 2
-"""Heartbeats after which every other host that is alive has seen this one."""
+BEATS_PER_LIFE = 3
 
 MAX_RUNS_PER_SWEEP = 1_000
 RECOVERY_PAGE = 1_000
 """Runs woken in one go; the next page follows when these have been told."""
+
+MAX_GUESTS = 10_000
+"""Attempts of runs of others that a host tells of. Those beyond it may be carried out twice while they are here."""
 
 TIMER_SLACK_US = 250_000
 """Timers of this host's own runs fire by themselves; the sweeper takes those overdue by more than this."""
@@ -32,32 +47,47 @@ TIMER_SLACK_US = 250_000
 _log = logging.getLogger(__name__)
 
 
+def alive_ms(heartbeat_ms: int) -> int:
+    """How old a heartbeat may be before its host counts as gone."""
+    return max(HOST_ALIVE_MS, BEATS_PER_LIFE * heartbeat_ms)
+
+
 class Sweeper:
-    """Sweeps, beats, and takes over from hosts that are gone."""
+    """Sweeps, beats, hands over, and takes over from hosts that are gone."""
 
     def __init__(self, engine: Engine, record: HostRecord, *, sweep_ms: int, heartbeat_ms: int) -> None:
         self._sweep_s, self._heartbeat_s = sweep_ms / 1_000, heartbeat_ms / 1_000
         self._engine = engine
         self._record = record
-        self._others: frozenset[str] = frozenset()
-        self._has_to_take_over = False
-        self._is_known_at_s = 0.0
+        self._membership = Membership(record.host_id, alive_ms(heartbeat_ms) * 1_000)
+        self._to_take_over: set[int] = set()
+        self._to_recover: set[int] = set()
+        self._dead: set[str] = set()
         self.always: Sequence[Callable[[int], Awaitable[None]]] = ()
         self.in_turns: Sequence[Callable[[int], Awaitable[None]]] = ()
         self._turn = 0
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def start(self, *, takes_over: bool) -> None:
+    async def start(self, *, known_dead: Collection[str] = ()) -> None:
         """Register the host, recover what was left running, begin to sweep.
 
         Args:
-            takes_over: the host has removed a dead one, whom others may never have seen, so that none would take over.
+            known_dead: hosts that can't live any more, whose heartbeats need not run out.
         """
-        await self.beat()
-        self._is_known_at_s = asyncio.get_running_loop().time() + BEATS_UNTIL_KNOWN * self._heartbeat_s
-        await self.recover(reissues=takes_over or not self._others)
+        observation = await self.beat(known_dead)
+        if not observation.others:
+            self._to_take_over |= observation.gained
+        await self._settle(observation)
         self._tasks = [asyncio.create_task(self._every(self._sweep_s, self.sweep))]
-        self._tasks.append(asyncio.create_task(self._every(self._heartbeat_s, self._beat_and_take_over)))
+        self._tasks.append(asyncio.create_task(self._every(self._heartbeat_s, self._beat_and_settle)))
+
+    async def drain(self) -> None:
+        """Own nothing from now on, and say so. The heartbeat goes on until `stop`, and nothing else does."""
+        sweeping, *_ = self._tasks
+        sweeping.cancel()
+        await asyncio.gather(sweeping, return_exceptions=True)
+        self._record = msgspec.structs.replace(self._record, is_draining=True)
+        await _guarded(self._beat_and_settle())
 
     async def stop(self) -> None:
         """Stop sweeping and beating."""
@@ -69,67 +99,106 @@ class Sweeper:
     async def leave(self) -> None:
         """Tell other hosts that this one is gone in order.
 
-        One that leaves attempts behind before all others have seen it is not removed: nobody would see it go and take
-        over. Its heartbeat runs out instead.
+        One that leaves attempts behind is not removed while others live: somebody who comes at this moment would not
+        see it go, and nobody take over what it owned. Its heartbeat runs out instead.
         """
-        store, own_id = self._engine.store, self._record.host_id
-        if self._engine.has_left_attempts and asyncio.get_running_loop().time() < self._is_known_at_s:
-            alive = await store.hosts(alive_within_ms=HOST_ALIVE_MS)
-            if any(host.host_id != own_id for host in alive):
-                return
-        await store.leave(own_id)
+        if self._engine.has_left_attempts and (await self.beat()).others:
+            return
+        await self._engine.store.leave(self._record.host_id)
+
+    @property
+    def neighbours(self) -> frozenset[str]:
+        """Other hosts that were alive at the last heartbeat."""
+        return self._membership.others
 
     @property
     def has_neighbours(self) -> bool:
         """Whether other hosts were alive at the last heartbeat."""
-        return bool(self._others)
+        return bool(self._membership.others)
 
     async def sweep(self) -> None:
-        """Wake every run that something waits for."""
-        now_us = self._engine.clock.now_us() - TIMER_SLACK_US
-        for run_id in await self._engine.store.runs_to_wake(now_us, MAX_RUNS_PER_SWEEP):
-            self._engine.wake(run_id, reissues=not self._others)
-        self._engine.passivate_idle()
+        """Wake every run of this host that something waits for."""
+        engine, owned = self._engine, self._membership.partitions.owned
+        now_us = engine.clock.now_us() - TIMER_SLACK_US
+        if owned is None or owned:
+            for run_id in await engine.store.runs_to_wake(now_us, MAX_RUNS_PER_SWEEP, owned):
+                engine.wake_here(run_id, reissues=not self._membership.others)
+        engine.passivate_idle()
         for work in self.always:
-            await _guarded(work(self._engine.clock.now_us()))
+            await _guarded(work(engine.clock.now_us()))
         if self.in_turns:  # an idle host asks a handful of questions a second, and no more
             work = self.in_turns[self._turn % len(self.in_turns)]
             self._turn += 1
-            await _guarded(work(self._engine.clock.now_us()))
+            await _guarded(work(engine.clock.now_us()))
 
-    async def recover(self, *, reissues: bool) -> None:
+    async def recover(self, partitions: Partitions, *, reissues: bool) -> None:
         """Wake every run that may have been left in the middle of something."""
         last: str | None = None
         while True:
-            page = await self._engine.store.runs_to_recover(last, RECOVERY_PAGE)
+            page = await self._engine.store.runs_to_recover(last, RECOVERY_PAGE, partitions)
             for run_id in page:
-                self._engine.wake(run_id, reissues=reissues)
+                self._engine.wake_here(run_id, reissues=reissues)
             if len(page) < RECOVERY_PAGE:
                 return
             last = page[-1]
             await asyncio.sleep(0)
 
-    async def beat(self) -> None:
+    async def beat(self, known_dead: Collection[str] = ()) -> Observation:
         """Renew this host's heartbeat, correct its clock, and see who else is alive."""
-        engine = self._engine
-        tasks = engine.registry.names
-        await engine.store.beat(msgspec.structs.replace(self._record, tasks=tasks))
-        if isinstance(engine.clock, SystemClock):
-            sent_at_us = engine.clock.uncorrected_us()
-            database_now_us = await engine.store.now_us()
-            engine.clock.synchronise(database_now_us, sent_at_us, engine.clock.uncorrected_us())
-        alive = await engine.store.hosts(alive_within_ms=HOST_ALIVE_MS)
-        self._others = frozenset(host.host_id for host in alive) - {self._record.host_id}
+        engine, clock = self._engine, self._engine.clock
+        sent_at_us = clock.uncorrected_us() if isinstance(clock, SystemClock) else 0
+        rows = await self._rows()
+        if isinstance(clock, SystemClock):
+            own = next(row for row in rows if row.host_id == self._record.host_id)
+            clock.synchronise(own.heartbeat_at_us, sent_at_us, clock.uncorrected_us())
+        observation = self._membership.observe(rows, known_dead)
+        engine.settle(observation.partitions, observation.elsewhere)
+        return observation
 
-    async def _beat_and_take_over(self) -> None:
-        before = self._others
-        await self.beat()
-        if before - self._others:
-            _log.warning("taking over from %s", ", ".join(sorted(before - self._others)))
-            self._has_to_take_over = True
-        if self._has_to_take_over:
-            await self.recover(reissues=True)
-            self._has_to_take_over = False  # not before it is done: the database may go away in the middle of it
+    async def _rows(self) -> Sequence[HostRecord]:
+        guests = tuple(islice(self._engine.guest_tokens(), MAX_GUESTS))
+        return await self._engine.store.beat(
+            msgspec.structs.replace(self._record, tasks=self._engine.registry.names, guests=guests)
+        )
+
+    async def _beat_and_settle(self) -> None:
+        await self._settle(await self.beat())
+
+    async def _settle(self, observation: Observation) -> None:
+        """Do what the heartbeat has shown to be necessary. What fails is done after the next one."""
+        if observation.gone:
+            _log.warning("taking over from %s", ", ".join(sorted(observation.gone)))
+            self._dead |= observation.gone
+            self._to_take_over |= observation.taken_over
+        self._to_recover |= observation.gained
+        self._wake_runs_of(observation.released)
+        if self._to_take_over:
+            await self.recover(self._all_or(self._to_take_over), reissues=True)
+            self._to_recover -= self._to_take_over
+            self._to_take_over.clear()
+        if self._to_recover:
+            await self.recover(self._all_or(self._to_recover), reissues=False)
+            self._to_recover.clear()
+        await self._clear_up(observation.to_bury)
+
+    def _all_or(self, partitions: set[int]) -> Partitions:
+        owned = self._membership.partitions.owned
+        return None if owned is None else frozenset(partitions)
+
+    def _wake_runs_of(self, tokens: Iterable[str]) -> None:
+        """Look at runs whose attempts another host holds no more: their results are there, or they have to be issued
+        again."""
+        for run_id in dict.fromkeys(map(run_of_token, tokens)):
+            if self._membership.partitions.owns(run_id):
+                self._engine.wake_here(run_id, reissues=True)
+
+    async def _clear_up(self, to_bury: Iterable[str]) -> None:
+        while self._dead:
+            host_id = next(iter(self._dead))
+            await self._engine.forget_host(host_id)
+            self._dead.discard(host_id)
+        for host_id in to_bury:
+            await self._engine.store.leave(host_id)
 
     async def _every(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -141,7 +210,7 @@ async def _guarded(work: Awaitable[None]) -> None:
     """What fails is tried again by the next sweep: a sweeper that ended would repair nothing any more."""
     try:
         await work
-    except StoreUnavailableError as error:
+    except (StoreUnavailableError, QueueUnavailableError) as error:
         _log.warning("%s", error)
     except Exception:  # noqa: BLE001 - logged with its traceback, and tried again
         _log.exception("a part of a sweep failed")

@@ -13,7 +13,8 @@ All methods belong to the loop's thread.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Literal
 
 import msgspec
@@ -161,6 +162,10 @@ class WorkerPool:
     def holds(self, token: str) -> bool:
         """Whether the token waits, runs or is finished here."""
         return token in self._held or token in self._finished
+
+    def held_tokens(self) -> Iterator[str]:
+        """The tokens for which `holds` is true."""
+        return chain(self._held, self._finished)
 
     def waiting_for_handler(self) -> Mapping[str, int]:
         """How many attempts wait for each handler that is not registered."""

@@ -54,6 +54,11 @@ def attempt_token(run_id: str, node: str, generation: int) -> str:
     return f"{run_id}/{node}/{generation}"
 
 
+def run_of_token(token: str) -> str:
+    """The run that a token's attempt belongs to."""
+    return token.partition("/")[0]
+
+
 def share(*parts: str) -> float:
     """A number in [0, 1) derived from ids: jitter that replay agrees with."""
     return int.from_bytes(sha256("\x00".join(parts).encode()).digest()[:8], "big") / 2**64

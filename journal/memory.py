@@ -37,6 +37,7 @@ from ductor.journal.memory_leases import MemoryLeases
 from ductor.journal.memory_rows import RunRows, poison_in
 from ductor.journal.memory_transfer import MemoryTransfer
 from ductor.journal.memory_triggers import MemoryTriggers
+from ductor.journal.partitions import Partitions, partition_of
 from ductor.journal.records import (
     FeedEntry,
     FeedLag,
@@ -301,14 +302,16 @@ class MemoryStore(
 
     # --- what a host asks ---------------------------------------------------------------------------------------------
 
-    async def runs_to_recover(self, after_run_id: str | None, limit: int) -> Sequence[str]:
-        """Ids of `pending` and `running` runs in order of id, a page at a time."""
+    async def runs_to_recover(
+        self, after_run_id: str | None, limit: int, partitions: Partitions = None
+    ) -> Sequence[str]:
+        """Ids of `pending` and `running` runs of these partitions in order of id, a page at a time."""
         self._check_open()
-        return list(islice(self._recoverable.ascending(after_run_id), limit))
+        return list(islice(_within(self._recoverable.ascending(after_run_id), partitions), limit))
 
-    async def runs_to_wake(self, now_us: int, limit: int) -> Sequence[str]:
-        """Ids of runs that something waits for. Each cause gets its turn: the oldest of every cause, then the next. Of
-        a paused run only controls count."""
+    async def runs_to_wake(self, now_us: int, limit: int, partitions: Partitions = None) -> Sequence[str]:
+        """Ids of runs of these partitions that something waits for. Each cause gets its turn: the oldest of every
+        cause, then the next. Of a paused run only controls count."""
         self._check_open()
         overdue = takewhile(lambda due: due[0] <= now_us, self._due.ascending())
         causes = (
@@ -318,7 +321,7 @@ class MemoryStore(
             self._unpaused(self._with_messages),
             self._left_pending(now_us),
         )
-        turns = zip_longest(*(islice(cause, limit) for cause in causes))
+        turns = zip_longest(*(islice(_within(cause, partitions), limit) for cause in causes))
         distinct = dict.fromkeys(run_id for turn in turns for run_id in turn if run_id is not None)
         return list(distinct)[:limit]
 
@@ -352,11 +355,13 @@ class MemoryStore(
         self._check_open()
         return next((due_at_us for due_at_us, _ in self._due.ascending()), None)
 
-    async def beat(self, host: HostRecord) -> None:
-        """Register a host or renew its heartbeat, by the store's clock."""
+    async def beat(self, host: HostRecord) -> Sequence[HostRecord]:
+        """Register a host or renew its heartbeat, by the store's clock. All hosts that are registered, in order of
+        id."""
         self._check_open()
         checked_key(host.host_id, "host_id")
         self._hosts[host.host_id] = msgspec.structs.replace(host, heartbeat_at_us=self._clock.now_us())
+        return sorted(self._hosts.values(), key=lambda registered: registered.host_id)
 
     async def leave(self, host_id: str) -> None:
         """Remove a host."""
@@ -422,6 +427,10 @@ class MemoryStore(
             queue_limit=self._queue_limit,
             reason="" if self._is_open else "the store is closed",
         )
+
+
+def _within(run_ids: Iterable[str], partitions: Partitions) -> Iterable[str]:
+    return run_ids if partitions is None else (run_id for run_id in run_ids if partition_of(run_id) in partitions)
 
 
 def _fits(head: Head, which: RunFilter) -> bool:

@@ -209,12 +209,21 @@ class PublishedDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A live host, by the database's clock."""
+    """A host that is registered, by the database's clock.
+
+    Attributes:
+        tasks: handlers that it has.
+        is_draining: it takes up nothing new, and owns no partitions any more.
+        guests: tokens of attempts that it holds although it does not own their runs; only those who know them are
+            kept from carrying them out a second time.
+    """
 
     host_id: str
     started_at_us: int
     heartbeat_at_us: int
     tasks: tuple[str, ...] = ()
+    is_draining: bool = False
+    guests: tuple[str, ...] = ()
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):

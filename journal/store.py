@@ -20,6 +20,7 @@ from ductor.journal.compaction_store import CompactionStore
 from ductor.journal.digest_store import DigestStore
 from ductor.journal.events import Message
 from ductor.journal.lease_store import LeaseStore
+from ductor.journal.partitions import Partitions
 from ductor.journal.records import (
     AttemptRow,
     Control,
@@ -272,24 +273,28 @@ class Store(BulkControlStore, CompactionStore, DigestStore, LeaseStore, Transfer
         """All published definitions, newest first, without manifest and source text."""
         ...
 
-    async def runs_to_recover(self, after_run_id: str | None, limit: int) -> Sequence[str]:
-        """Ids of `pending` and `running` runs in order of id, a page at a time: what a starting host wakes."""
+    async def runs_to_recover(
+        self, after_run_id: str | None, limit: int, partitions: Partitions = None
+    ) -> Sequence[str]:
+        """Ids of `pending` and `running` runs of these partitions in order of id, a page at a time: what a host wakes
+        that starts or takes over."""
         ...
 
-    async def runs_to_wake(self, now_us: int, limit: int) -> Sequence[str]:
-        """Ids of runs that something waits for: overdue timers, unapplied controls, attempts and messages, `pending`
-        runs (of child runs those begun before `now_us`: others are left to the host that has begun them). Each cause
-        gets its turn, so that none keeps the others out of `limit`. Of a paused run only controls count; what else
-        waits for it may not be found before a host recovers (`runs_to_recover`): who resumes a run reads its
-        `inputs`."""
+    async def runs_to_wake(self, now_us: int, limit: int, partitions: Partitions = None) -> Sequence[str]:
+        """Ids of runs of these partitions that something waits for: overdue timers, unapplied controls, attempts and
+        messages, `pending` runs (of child runs those begun before `now_us`: others are left to the host that has begun
+        them). Each cause gets its turn, so that none keeps the others out of `limit`. Of a paused run only controls
+        count; what else waits for it may not be found before a host recovers (`runs_to_recover`): who resumes a run
+        reads its `inputs`."""
         ...
 
     async def next_due_us(self) -> int | None:
         """The earliest timer of all runs."""
         ...
 
-    async def beat(self, host: HostRecord) -> None:
-        """Register a host or renew its heartbeat, by the database's clock."""
+    async def beat(self, host: HostRecord) -> Sequence[HostRecord]:
+        """Register a host or renew its heartbeat, by the database's clock. All hosts that are registered, dead ones
+        too, in order of id: this one's heartbeat is the database's time."""
         ...
 
     async def leave(self, host_id: str) -> None:

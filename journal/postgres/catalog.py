@@ -59,14 +59,18 @@ class Catalog:
         """All published definitions, newest first, without manifest and source text."""
         return [published(row) for row in await self._database.fetch("definitions", tenant=tenant)]
 
-    async def beat(self, host: HostRecord) -> None:
-        """Register a host or renew its heartbeat, by the database's clock."""
-        await self._database.fetch(
+    async def beat(self, host: HostRecord) -> Sequence[HostRecord]:
+        """Register a host or renew its heartbeat, by the database's clock. All hosts that are registered, in order of
+        id."""
+        rows = await self._database.fetch(
             "beat",
             host_id=checked_key(host.host_id, "host_id"),
             started_at_us=host.started_at_us,
             tasks=list(host.tasks),
+            is_draining=host.is_draining,
+            guests=list(host.guests),
         )
+        return [_decode_host(row[0]) for row in rows]
 
     async def leave(self, host_id: str) -> None:
         """Remove a host."""

@@ -186,10 +186,20 @@ WHERE is_published AND (:tenant::text IS NULL OR tenant = :tenant::text)
 ORDER BY position DESC
 
 -- name: beat
-INSERT INTO ductor.eec_host AS h (host_id, started_at_us, heartbeat_at_us, tasks)
-VALUES (:host_id::text, :started_at_us::bigint, ductor.eec_now_us(), :tasks::text[])
-ON CONFLICT (host_id) DO UPDATE
-SET started_at_us = EXCLUDED.started_at_us, heartbeat_at_us = EXCLUDED.heartbeat_at_us, tasks = EXCLUDED.tasks
+WITH beaten AS (
+    INSERT INTO ductor.eec_host AS h (host_id, started_at_us, heartbeat_at_us, tasks, is_draining, guests)
+    VALUES (:host_id::text, :started_at_us::bigint, ductor.eec_now_us(), :tasks::text[], :is_draining::boolean,
+        :guests::text[])
+    ON CONFLICT (host_id) DO UPDATE
+    SET started_at_us = EXCLUDED.started_at_us, heartbeat_at_us = EXCLUDED.heartbeat_at_us, tasks = EXCLUDED.tasks,
+        is_draining = EXCLUDED.is_draining, guests = EXCLUDED.guests
+    RETURNING *
+)
+SELECT row_to_json(h)::text FROM (
+    SELECT * FROM beaten
+    UNION ALL
+    SELECT * FROM ductor.eec_host WHERE host_id <> :host_id::text
+) AS h ORDER BY h.host_id
 
 -- name: leave
 DELETE FROM ductor.eec_host WHERE host_id = :host_id::text

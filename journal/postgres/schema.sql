@@ -463,7 +463,10 @@ CREATE TABLE ductor.eec_host (
     host_id text PRIMARY KEY,
     started_at_us bigint NOT NULL,
     heartbeat_at_us bigint NOT NULL,
-    tasks text[] NOT NULL
+    tasks text[] NOT NULL,
+    is_draining boolean NOT NULL DEFAULT false,
+    -- tokens of attempts that the host holds although it does not own their runs
+    guests text[] NOT NULL DEFAULT '{}'
 );
 COMMENT ON TABLE ductor.eec_host IS 'Hosts and their latest heartbeat by the clock of the database.';
 

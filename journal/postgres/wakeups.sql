@@ -3,9 +3,12 @@
 -- else: a run that is resumed reads all that waits for it. Who dies in between is followed by somebody who recovers, and
 -- recovering releases what is held of runs that are not paused.
 
+-- A run's partition is the last byte of its id.
+
 -- name: runs_to_recover
 SELECT run_id::text FROM ductor.eec_workflow_run
 WHERE status IN ('pending', 'running') AND (:after_run_id::uuid IS NULL OR run_id > :after_run_id::uuid)
+    AND (:partitions::integer[] IS NULL OR get_byte(uuid_send(run_id), 15) = ANY(:partitions::integer[]))
 ORDER BY run_id
 LIMIT :limit::integer
 
@@ -16,12 +19,14 @@ LIMIT :limit::integer
 WITH attempts AS MATERIALIZED (
     SELECT w.run_id, w.position, r.status FROM (
         SELECT run_id, position FROM ductor.eec_workflow_step_attempt WHERE disposition = '' AND NOT is_held
+            AND (:partitions::integer[] IS NULL OR get_byte(uuid_send(run_id), 15) = ANY(:partitions::integer[]))
         ORDER BY position LIMIT :scan_limit::integer) AS w
     JOIN ductor.eec_workflow_run r ON r.run_id = w.run_id
 ),
 messages AS MATERIALIZED (
     SELECT w.run_id, w.position, r.status FROM (
         SELECT run_id, position FROM ductor.eec_workflow_signal WHERE disposition = '' AND NOT is_held
+            AND (:partitions::integer[] IS NULL OR get_byte(uuid_send(run_id), 15) = ANY(:partitions::integer[]))
         ORDER BY position LIMIT :scan_limit::integer) AS w
     JOIN ductor.eec_workflow_run r ON r.run_id = w.run_id
 ),
@@ -29,10 +34,12 @@ due AS (
     (SELECT t.run_id, 1 AS cause, row_number() OVER (ORDER BY t.due_at_us, t.run_id) AS turn
      FROM ductor.eec_workflow_timer t JOIN ductor.eec_workflow_run r ON r.run_id = t.run_id
      WHERE t.due_at_us <= :now_us::bigint AND r.status <> 'paused'
+         AND (:partitions::integer[] IS NULL OR get_byte(uuid_send(t.run_id), 15) = ANY(:partitions::integer[]))
      ORDER BY t.due_at_us, t.run_id LIMIT :limit::integer)
     UNION ALL
     (SELECT run_id, 2, row_number() OVER (ORDER BY min(position)) FROM (
         SELECT run_id, position FROM ductor.eec_workflow_control WHERE disposition = ''
+            AND (:partitions::integer[] IS NULL OR get_byte(uuid_send(run_id), 15) = ANY(:partitions::integer[]))
         ORDER BY position LIMIT :scan_limit::integer) AS waiting
      GROUP BY run_id ORDER BY min(position) LIMIT :limit::integer)
     UNION ALL
@@ -45,6 +52,7 @@ due AS (
     (SELECT run_id, 5, row_number() OVER (ORDER BY run_id) FROM ductor.eec_workflow_run
      WHERE status = 'pending' AND status IN ('pending', 'running')
          AND (parent_run_id IS NULL OR updated_at_us <= :now_us::bigint)
+         AND (:partitions::integer[] IS NULL OR get_byte(uuid_send(run_id), 15) = ANY(:partitions::integer[]))
      ORDER BY run_id LIMIT :limit::integer)
 )
 (SELECT run_id::text FROM due GROUP BY run_id ORDER BY min(turn * 5 + cause) LIMIT :limit::integer)

@@ -60,6 +60,8 @@ async def test_two_hosts_on_one_run_never_double_a_step():
         started = await first.start("subject")
         async with bench.host(TWO, bench.handler(wait)) as second:
             await asyncio.sleep(1)
+            second.engine.wake_here(started.run_id, reissues=False)
+            await asyncio.sleep(0.1)
             assert started.run_id in second.engine.directory
             assert bench.calls == ["work"]
             release.set()

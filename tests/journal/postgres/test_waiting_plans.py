@@ -51,7 +51,7 @@ EVENT = {"tenant": "acme", "event_id": "e7", "name": "shipped"}
 CALLS: dict[str, dict[str, Any]] = {
     "load": {"run_ids": [RUN], "fold_revision": 1},
     "inputs": {"run_ids": [RUN]},
-    "runs_to_wake": {"now_us": 1, "limit": 10, "scan_limit": 100, "held_limit": 100},
+    "runs_to_wake": {"now_us": 1, "limit": 10, "scan_limit": 100, "partitions": None},
     "send_message": {
         "run_id": RUN, "tenant": "acme", "message_id": "new", "bound": 1_000, **MESSAGE, "payload_hashes": [],
         "payload_bodies": [],

@@ -1,0 +1,117 @@
+"""Who lives, concluded from rows of heartbeats."""
+
+from ductor.actors.membership import BURIED_AFTER_US, Membership
+from ductor.journal.partitions import PARTITIONS
+from ductor.journal.records import HostRecord
+
+ALIVE_US = 3_000_000
+SECOND_US = 1_000_000
+
+
+def row(host_id: str, at_us: int, *, is_draining: bool = False, guests: tuple[str, ...] = ()) -> HostRecord:
+    return HostRecord(host_id=host_id, started_at_us=0, heartbeat_at_us=at_us, is_draining=is_draining, guests=guests)
+
+
+def member() -> Membership:
+    return Membership("me", ALIVE_US)
+
+
+def rows_at(at_us: int, *others: HostRecord) -> list[HostRecord]:
+    return [row("me", at_us), *others]
+
+
+def test_a_host_alone_gains_everything_and_takes_over_from_nobody():
+    seen = member().observe(rows_at(0))
+    assert seen.partitions.owned is None
+    assert seen.gained == frozenset(range(PARTITIONS))
+    assert (seen.others, seen.gone, seen.taken_over) == (frozenset(), frozenset(), frozenset())
+
+
+def test_a_host_that_comes_shares_and_one_whose_heartbeat_is_old_is_gone():
+    membership = member()
+    membership.observe(rows_at(0))
+    shared = membership.observe(rows_at(SECOND_US, row("other", SECOND_US)))
+    assert shared.others == {"other"}
+    assert 0 < shared.partitions.count < PARTITIONS
+    for second in (2, 3, 4):
+        still = membership.observe(rows_at(second * SECOND_US, row("other", SECOND_US)))
+        assert still.others == {"other"}
+    gone = membership.observe(rows_at(4 * SECOND_US + 1, row("other", SECOND_US)))
+    assert gone.gone == {"other"}
+    assert gone.taken_over == gone.gained == frozenset(range(PARTITIONS)) - shared.partitions.of("me")
+
+
+def test_a_host_that_left_in_order_is_gone_at_once():
+    membership = member()
+    membership.observe(rows_at(0, row("other", 0)))
+    assert membership.observe(rows_at(SECOND_US)).gone == {"other"}
+
+
+def test_who_drains_owns_nothing_and_is_not_taken_over_from_yet():
+    membership = member()
+    membership.observe(rows_at(0, row("other", 0)))
+    draining = row("other", SECOND_US, is_draining=True, guests=("run/a/1",))
+    seen = membership.observe(rows_at(SECOND_US, draining))
+    assert seen.partitions.owned is None
+    assert seen.others == {"other"}
+    assert (seen.gone, seen.taken_over) == (frozenset(), frozenset())
+    assert seen.elsewhere == {"run/a/1"}
+
+
+def test_attempts_that_another_host_holds_no_more_are_released():
+    membership = member()
+    membership.observe(rows_at(0, row("other", 0, guests=("run/a/1", "run/b/1"))))
+    seen = membership.observe(rows_at(SECOND_US, row("other", SECOND_US, guests=("run/b/1",))))
+    assert seen.released == {"run/a/1"}
+    assert membership.observe(rows_at(2 * SECOND_US)).released == {"run/b/1"}
+
+
+def test_an_absence_of_the_database_makes_nobody_dead():
+    """All heartbeats are as old as the absence; whoever beats first must not take over from all others."""
+    membership = member()
+    membership.observe(rows_at(0, row("other", 0)))
+    back_us = 600 * SECOND_US
+    seen = membership.observe(rows_at(back_us, row("other", 0)))
+    assert seen.was_away
+    assert (seen.others, seen.gone, seen.to_bury) == ({"other"}, frozenset(), ())
+    seen = membership.observe(rows_at(back_us + SECOND_US, row("other", back_us + SECOND_US)))
+    assert seen.others == {"other"}
+    assert not seen.was_away
+
+
+def test_one_that_does_not_come_back_with_the_database_is_gone_after_its_time():
+    membership = member()
+    membership.observe(rows_at(0, row("other", 0)))
+    back_us = 600 * SECOND_US
+    for after_us in (0, SECOND_US, 2 * SECOND_US):
+        assert membership.observe(rows_at(back_us + after_us, row("other", 0))).others == {"other"}
+    assert membership.observe(rows_at(back_us + ALIVE_US, row("other", 0))).gone == {"other"}
+
+
+def test_who_stood_still_recovers_all_that_is_his():
+    membership = member()
+    first = membership.observe(rows_at(0, row("other", 0)))
+    again = membership.observe(rows_at(10 * SECOND_US, row("other", 10 * SECOND_US)))
+    assert again.was_away
+    assert again.gained == first.partitions.of("me")
+
+
+def test_who_starts_gives_time_to_those_that_may_be_late():
+    membership = member()
+    late = row("late", -10 * SECOND_US)
+    assert membership.observe(rows_at(0, late)).others == {"late"}
+    for second in (1, 2):
+        assert membership.observe(rows_at(second * SECOND_US, late)).gone == frozenset()
+    seen = membership.observe(rows_at(ALIVE_US, late))
+    assert seen.gone == {"late"}
+    assert seen.taken_over
+
+
+def test_who_starts_takes_over_at_once_from_those_that_are_dead():
+    killed, ancient = row("killed", -1), row("ancient", -BURIED_AFTER_US - 1)
+    seen = member().observe(rows_at(0, killed, ancient, row("alive", 0)), known_dead=["killed"])
+    assert seen.others == {"alive"}
+    assert seen.gone == {"killed", "ancient"}
+    assert seen.taken_over
+    assert seen.taken_over < seen.partitions.of("me")
+    assert seen.to_bury == ("ancient",)
