@@ -33,11 +33,12 @@ def print_table(console: Console, table: Table) -> None:
     for number, column in enumerate(table.columns):
         shown.add_column(column.replace("_", " "), justify="left" if number == 0 else "right")
     for row in table.rows:
-        shown.add_row(*(_text(cell) for cell in row))
+        shown.add_row(*(cell_text(cell) for cell in row))
     console.print(shown)
 
 
-def _text(cell: Cell) -> str:
+def cell_text(cell: Cell) -> str:
+    """A cell as people read it."""
     if cell is None:
         return "–"
     if isinstance(cell, int):

@@ -72,16 +72,23 @@ class BenchmarkServer:
 
 @asynccontextmanager
 async def benchmark_server() -> AsyncIterator[BenchmarkServer]:
-    """Start a server in a folder of its own; both are gone afterwards."""
+    """Start a server that counts, in a folder of its own; both are gone afterwards."""
+    async with temporary_server(_OPTIONS) as server:
+        observer: asyncpg.Connection = await asyncpg.connect(server.dsn("postgres"))
+        try:
+            await observer.execute("CREATE EXTENSION pg_stat_statements")
+            yield BenchmarkServer(server, observer)
+        finally:
+            await observer.close()
+
+
+@asynccontextmanager
+async def temporary_server(options: dict[str, str | int | bool] | None = None) -> AsyncIterator[EmbeddedPostgres]:
+    """Start a server in a folder of its own, as it comes but for `options`; both are gone afterwards."""
     parent = Path(tempfile.mkdtemp(prefix="ductor-bench-"))
     parent.chmod(0o755)  # the server may run as another account than this process
     try:
-        async with EmbeddedPostgres(parent / "server", options=_OPTIONS, stop_on_parent_death=True) as server:
-            observer: asyncpg.Connection = await asyncpg.connect(server.dsn("postgres"))
-            try:
-                await observer.execute("CREATE EXTENSION pg_stat_statements")
-                yield BenchmarkServer(server, observer)
-            finally:
-                await observer.close()
+        async with EmbeddedPostgres(parent / "server", options=options, stop_on_parent_death=True) as server:
+            yield server
     finally:
         shutil.rmtree(parent)

@@ -1,0 +1,1 @@
+"""The engine beside other systems that do the same work, in one run on one machine."""
