@@ -176,6 +176,8 @@ def test_the_sync_client_makes_the_same_calls(tmp_path, postgres_server, flows):
         assert run.is_new
         assert run.status().status == "pending"
         assert len(run.history()) == 1
+        replay = client.replay(run.run_id)
+        assert (replay.run_id, replay.version, replay.verify().holds) == (run.run_id, 1, True)
         with pytest.raises(ductor.WaitTimeoutError):
             run.result(timeout=0.01)
         assert run.terminate(by="boss").verdict == "accepted"
