@@ -1,15 +1,15 @@
-"""Hosts in processes of their own, for being killed."""
+"""Hosts and workers in processes of their own, for being killed."""
 
 import asyncio
 import sys
 from pathlib import Path
 
 
-class HostProcess:
-    """A host in a process of its own, started again after each kill."""
+class ProgramProcess:
+    """A program in a process of its own, started again after each kill. It says `ready` when it is."""
 
-    def __init__(self, dsn: str, ledger: Path) -> None:
-        self._command = [sys.executable, "-m", "tests.chaos.host_program", dsn, str(ledger)]
+    def __init__(self, module: str, *arguments: str) -> None:
+        self._command = [sys.executable, "-m", module, *arguments]
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
@@ -26,3 +26,10 @@ class HostProcess:
         assert self._process is not None
         self._process.kill()
         await self._process.wait()
+
+
+class HostProcess(ProgramProcess):
+    """A host with the handlers of `host_program`."""
+
+    def __init__(self, dsn: str, ledger: Path) -> None:
+        super().__init__("tests.chaos.host_program", dsn, str(ledger))

@@ -1,0 +1,33 @@
+"""A host without handlers, or a worker, to be killed: `python -m tests.chaos.remote_program ROLE DSN REDIS LEDGER`.
+
+ROLE is `host` or `worker`. Workers write to the ledger as the host of `host_program` does.
+"""
+
+import asyncio
+import os
+import sys
+
+import ductor
+from ductor.actors.remote_worker import WorkerOptions
+from tests.chaos.host_program import handlers
+
+VISIBILITY_MS = 2_000
+
+
+async def main(role: str, dsn: str, redis: str, ledger_file: str) -> None:
+    """Serve until killed."""
+    serving: ductor.Host | ductor.Worker
+    if role == "host":
+        serving = ductor.Host(database=dsn, redis=redis, projections=None)
+    else:
+        ledger = os.open(ledger_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        options = WorkerOptions(visibility_ms=VISIBILITY_MS, concurrency=16)
+        serving = ductor.Worker(tasks=handlers(ledger), database=dsn, redis=redis, options=options)
+    async with serving:
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        await serving.run_until_stopped()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
