@@ -220,7 +220,15 @@ class Coordinator(LoopActor):
         self._large_values_kept = len(state.payloads)
         self._controls, self._rows = list(loaded.controls), list(loaded.attempts)
         self._messages = list(loaded.messages)
+        if state.status == "continued":
+            await self._wake_latest()
         self._offer_running()
+
+    async def _wake_latest(self) -> None:
+        """Whoever wakes a run that others continue has told it something, and the latest of them has that now."""
+        latest = await self.engine.store.latest_of_chain(self.run_id)
+        if latest is not None and latest != self.run_id:
+            self.engine.wake(latest, reissues=False)
 
     def _offer_running(self) -> None:
         """Attempts that the journal calls running go to workers again; one that holds its attempt keeps it.

@@ -22,6 +22,7 @@ from scripts.benchmarks.folding import measure_fold
 from scripts.benchmarks.journal_size import measure_journal_size
 from scripts.benchmarks.latency import measure_latency
 from scripts.benchmarks.leases import measure_leases
+from scripts.benchmarks.loading import measure_loading
 from scripts.benchmarks.projecting import measure_projections
 from scripts.benchmarks.queues import measure_queues
 from scripts.benchmarks.replaying import measure_replay
@@ -98,6 +99,10 @@ async def _queues(server: BenchmarkServer, is_quick: bool) -> list[Table]:
     return [await measure_queues(server, is_quick=is_quick)]
 
 
+async def _loading(server: BenchmarkServer, is_quick: bool) -> list[Table]:
+    return await measure_loading(server, is_quick=is_quick)
+
+
 MEASUREMENTS: dict[str, Measure] = {
     "throughput": _throughput,
     "cost-centres": _cost_centres,
@@ -115,6 +120,7 @@ MEASUREMENTS: dict[str, Measure] = {
     "projections": _projections,
     "fan-out": _fan_out,
     "leases": _leases,
+    "loading": _loading,
 }
 
 
