@@ -22,6 +22,8 @@ from tests.docs.pages import CHECKOUT, Block, blocks_of, pages
 from tests.postgres_fixtures import make_directory
 
 BLOCK_TIMEOUT_S = 90
+PAGE_TIMEOUT_S = 400
+"""Long pages start a command some thirty times, which takes its time on a busy machine."""
 
 
 @pytest.fixture
@@ -38,6 +40,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(made)
 
 
+@pytest.mark.timeout(PAGE_TIMEOUT_S)
 @pytest.mark.parametrize("page", pages())
 def test_snippets(page: str, folder: Path):
     names: dict[str, Any] = {"__name__": "snippets"}
