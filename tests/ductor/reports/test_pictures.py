@@ -8,7 +8,15 @@ from xml.etree import ElementTree
 import pytest
 
 from ductor.definitions.compile import compile_text
-from ductor.journal.events import AttemptDispatched, AttemptFinished, ErrorInfo, NodeParked, NodeSettled, RunStarted
+from ductor.journal.events import (
+    AnyEvent,
+    AttemptDispatched,
+    AttemptFinished,
+    ErrorInfo,
+    NodeParked,
+    NodeSettled,
+    RunStarted,
+)
 from ductor.projections.errors import InvalidReportError
 from ductor.projections.reports import FlowCount, StepFailures, StepStatistics, ThroughputPeriod
 from ductor.reports import (
@@ -197,7 +205,7 @@ def test_a_timeline_is_drawn_to_scale():
     started = RunStarted(tenant="t", definition="order", manifest_hash="h", entrypoints=())
     error = ErrorInfo(type="E", message="")
     failed = AttemptFinished(node=LONG, generation=1, outcome="failed", error=error, started_at_us=1, finished_at_us=0)
-    rows = [
+    rows: list[tuple[int, list[AnyEvent]]] = [
         (1, [started, AttemptDispatched(node=LONG, generation=1, task="t")]),
         (10 * SECOND_US, [failed, NodeParked(node=LONG, waiting="retry")]),
         (30 * SECOND_US, [NodeSettled(node=LONG, status="failed", outcome="error")]),
