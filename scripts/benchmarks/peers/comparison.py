@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import msgspec
 
 from scripts.benchmarks.peers.measure import Sample
-from scripts.benchmarks.peers.plan import WORKLOADS, Entry, Workload
+from scripts.benchmarks.peers.plan import NOT_PLANNED, WORKLOADS, Entry, Workload
 from scripts.benchmarks.peers.systems import OURS, SYSTEMS
 from scripts.benchmarks.report import Cell, Table
 
@@ -95,6 +95,7 @@ def omissions(outcomes: Iterable[Outcome], not_installed: dict[str, str], system
         if len(outcome.samples) < outcome.entry.rounds:
             missing = f"{outcome.entry.rounds - len(outcome.samples)} of {outcome.entry.rounds} rounds"
             lines.append(f"{_work(outcome.entry)}, {outcome.entry.label}: {missing} not measured: the time was over")
+    lines.extend(f"{what}: {why}" for what, why in NOT_PLANNED.items())
     for name in systems:
         lines.extend(f"{workload}: {SYSTEMS[name].title} has none: {why}"
                      for workload, why in SYSTEMS[name].not_offered.items())  # fmt: skip

@@ -108,7 +108,7 @@ class Sleeper:
     @workflow.run
     async def run(self) -> float:
         """See the class."""
-        due_s = workflow.now().timestamp() + SLEEP_S
+        due_s: float = workflow.now().timestamp() + SLEEP_S
         await asyncio.sleep(SLEEP_S)
         return time.time() - due_s
 
