@@ -80,12 +80,8 @@ class HintedHost(EngineHost):
         engine.timers._fire = lambda run_id: hint(fire, run_id)  # noqa: SLF001
         bus._wake = lambda run_id: hint(wake, run_id)  # noqa: SLF001
 
-    async def _bury_dead_neighbours(self) -> bool:
-        if not self._predecessor:
-            return False
-        hosts = await self.store.hosts(alive_within_ms=2**31)
-        await self.store.leave(self._predecessor)
-        return any(host.host_id == self._predecessor for host in hosts)
+    async def _dead_neighbours(self) -> list[str]:
+        return [self._predecessor] if self._predecessor else []
 
     def _requested(self, run_id: str) -> None:
         self._hint(super()._requested, run_id)

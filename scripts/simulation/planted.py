@@ -33,6 +33,7 @@ from ductor.journal.memory_forwarding import MemoryForwarding
 from ductor.journal.memory_leases import MemoryLeases
 from ductor.journal.memory_messages import MemoryMessages
 from ductor.journal.memory_rows import RunRows
+from ductor.journal.partitions import Partitions
 from scripts.simulation.connection import Connection
 from scripts.simulation.database import SimulatedDatabase
 
@@ -309,8 +310,8 @@ def _leases_not_swept() -> Iterator[None]:
 def _sweeper_without_timers() -> Iterator[None]:
     runs_to_wake = MemoryStore.runs_to_wake
 
-    async def blind(self: MemoryStore, _now_us: int, limit: int) -> Sequence[str]:
-        return await runs_to_wake(self, 0, limit)
+    async def blind(self: MemoryStore, _now_us: int, limit: int, partitions: Partitions = None) -> Sequence[str]:
+        return await runs_to_wake(self, 0, limit, partitions)
 
     with _replaced(MemoryStore, "runs_to_wake", blind):
         yield
@@ -321,7 +322,7 @@ def _no_take_over() -> Iterator[None]:
     async def idle(self: Sweeper) -> None:
         await self.beat()
 
-    with _replaced(Sweeper, "_beat_and_take_over", idle):
+    with _replaced(Sweeper, "_beat_and_settle", idle):
         yield
 
 
