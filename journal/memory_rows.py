@@ -54,7 +54,9 @@ class RunRows:
         return self.transitions[0].version - 1 if self.transitions else 0
 
     def rows_after(self, version: int) -> list[Transition]:
-        """What is left of the rows after `version`."""
+        """The rows after `version`. What is left of a beginning that is being removed tells nothing: it is left out."""
+        if self.removed and not is_compacted(self.transitions[0].events):
+            version = max(version, self.compacted_version - 1)
         return self.transitions[max(0, version - self.removed) :]
 
     @property
@@ -93,8 +95,7 @@ class RunRows:
     def load(self, messages: tuple[Message, ...]) -> LoadedRun:
         """All that a cold coordinator needs; `messages` are those that wait for the run."""
         snapshot = self.snapshots.get(FOLD_REVISION)
-        compacted = self.compacted_version
-        tail = self.rows_after(snapshot.version if snapshot else compacted - 1 if compacted else 0)
+        tail = self.rows_after(max(0, self.compacted_version - 1, snapshot.version if snapshot else 0))
         loaded = LoadedRun(
             head=self.read_head(),
             snapshot=snapshot,

@@ -95,6 +95,9 @@ async def recorded_run(store: Store, run_id: str, *, tenant: str | None = None) 
     rows: list[Transition] = []
     for _ in range(MAX_LOOKS):
         while page := await store.history(run_id, after_version=rows[-1].version if rows else 0, limit=PAGE_ROWS):
+            if rows and page[0].version != rows[-1].version + 1:
+                rows.clear()  # its beginning was removed meanwhile: read again what is left
+                continue
             rows.extend(page)
             _check_size(run_id, rows)
         before, head = head, await store.head(run_id)

@@ -90,7 +90,7 @@ class Store(BulkControlStore, CompactionStore, DigestStore, LeaseStore, Transfer
     async def load(self, run_id: str) -> LoadedRun | None:
         """Read one run; concurrent calls are gathered into one query. None when it does not exist.
 
-        The tail begins after the newest usable snapshot, or else with the newest row that stands for all before it.
+        The tail begins after the newest usable snapshot, or with a newer row that stands for all before it.
         Large values are those that the state and waiting inputs name."""
         ...
 
@@ -117,7 +117,8 @@ class Store(BulkControlStore, CompactionStore, DigestStore, LeaseStore, Transfer
         ...
 
     async def history(self, run_id: str, *, after_version: int = 0, limit: int = 1_000) -> Sequence[Transition]:
-        """Rows of one run in order."""
+        """Rows of one run in order, from version 1 on, or from the row that stands for all before it where one of those
+        was removed. A page that does not follow the one before tells that rows were removed meanwhile."""
         ...
 
     async def payload(self, run_id: str, hash: str) -> bytes | None:

@@ -13,11 +13,11 @@ UNION ALL
 SELECT 'transition', t.run_id::text, t.version, t.commit_id, t.at_us, t.events::text, t.hash
 FROM wanted w CROSS JOIN LATERAL (
     SELECT * FROM ductor.eec_workflow_transition t
-    WHERE t.run_id = w.run_id AND t.version > coalesce(
+    WHERE t.run_id = w.run_id AND t.version > greatest(0,
         (SELECT s.version FROM ductor.eec_workflow_snapshot s
          WHERE s.run_id = w.run_id AND s.fold_revision = :fold_revision::integer),
         (SELECT max(c.version) - 1 FROM ductor.eec_workflow_transition c
-         WHERE c.run_id = w.run_id AND starts_with(c.events::text, '[{"type":"run_compacted"')), 0)
+         WHERE c.run_id = w.run_id AND starts_with(c.events::text, '[{"type":"run_compacted"')))
     ORDER BY t.version
 ) t
 UNION ALL
@@ -45,8 +45,13 @@ SELECT run_id::text FROM ductor.eec_start_key
 WHERE tenant = :tenant::text AND definition = :definition::text AND key = :key::text
 
 -- name: history
+-- Where the beginning is being removed, what is left of it tells nothing: then it begins with the row that stands for it.
 SELECT run_id::text, version, commit_id, at_us, events::text, hash FROM ductor.eec_workflow_transition
-WHERE run_id = :run_id::uuid AND version > :after_version::bigint
+WHERE run_id = :run_id::uuid AND version > greatest(:after_version::bigint, (
+    SELECT CASE WHEN f.version > 1 AND NOT starts_with(f.events::text, '[{"type":"run_compacted"') THEN (
+        SELECT max(c.version) - 1 FROM ductor.eec_workflow_transition c
+        WHERE c.run_id = :run_id::uuid AND starts_with(c.events::text, '[{"type":"run_compacted"')) END
+    FROM ductor.eec_workflow_transition f WHERE f.run_id = :run_id::uuid ORDER BY f.version LIMIT 1))
 ORDER BY version
 LIMIT :limit::integer
 

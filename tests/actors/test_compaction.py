@@ -19,6 +19,7 @@ from ductor.journal.records import Control
 from ductor.journal.replay import loaded_state
 from ductor.testing import virtual_time
 from tests.actors.hosting import Bench
+from tests.actors.recorded import programs_of
 from tests.actors.tick.driver import Driver
 
 LISTENING = """
@@ -82,8 +83,14 @@ async def test_a_compacted_run_goes_on_also_on_a_fresh_host():
         assert "history begins at" in verify_run(run, receipt=receipt).problems[0]
         assert not verify_run(run, receipt=run_receipt(run)).problems
         told = what_if(run, programs, programs)
-        assert (told.verdict, told.recorded_status) == ("impossible", "completed")
-        assert "compacted" in told.reasons[0].text
+        assert (told.verdict, told.recorded_status, told.what_if_status) == ("safe", "completed", "completed")
+        assert told.first_difference is None
+        other = programs_of(LISTENING.replace("type: task, task: work", "type: task, task: other"))
+        assert what_if(run, programs, other).first_difference is None  # all that it would have done is gone
+        louder = programs_of(LISTENING.replace("output: ${context.heard}", "output: ${context.heard.size()}"))
+        told = what_if(run, programs, louder)
+        assert told.first_difference is not None
+        assert told.first_difference.version == run.rows[-1].version
 
 
 @virtual_time

@@ -44,8 +44,9 @@ async def test_rows_go_in_batches_oldest_first_and_the_run_goes_on(store: Store)
     expected = state_at(run.run_id, await store.history(run.run_id))
 
     assert await store.remove_compacted_rows(run.run_id, before_us=EVER, limit=3) == 3
-    assert [row.version for row in await store.history(run.run_id)] == [4, 5, 6, 7, 8, 9]
-    assert [row.version for row in await store.history(run.run_id, after_version=5, limit=2)] == [6, 7]
+    assert [entry.transition.version for entry in await whole_feed(store)] == [4, 5, 6, 7, 8, 9]
+    assert [row.version for row in await store.history(run.run_id)] == [8, 9]
+    assert [row.version for row in await store.history(run.run_id, after_version=5, limit=1)] == [8]
     assert await store.remove_compacted_rows(run.run_id, before_us=EVER) == 4
     assert await store.remove_compacted_rows(run.run_id, before_us=EVER) == 0
 
@@ -84,7 +85,7 @@ async def test_rows_that_somebody_may_be_reading_stay(store: Store):
     run = await long_run(store, 4)
     await compact(store, run)
     assert await store.remove_compacted_rows(run.run_id, before_us=START_US + 3) == 2
-    assert [row.version for row in await store.history(run.run_id)] == [3, 4, 5]
+    assert [entry.transition.version for entry in await whole_feed(store)] == [3, 4, 5]
 
 
 async def test_a_second_compaction_takes_the_first_one_along(store: Store):
@@ -96,7 +97,10 @@ async def test_a_second_compaction_takes_the_first_one_along(store: Store):
     loaded = await store.load(run.run_id)
     assert loaded is not None
     assert [row.version for row in loaded.tail] == [6]
-    assert await store.remove_compacted_rows(run.run_id, before_us=EVER) == 2
+    assert [row.version for row in await store.history(run.run_id)] == [4, 5, 6]
+    assert await store.remove_compacted_rows(run.run_id, before_us=EVER, limit=1) == 1
+    assert [row.version for row in await store.history(run.run_id)] == [6]
+    assert await store.remove_compacted_rows(run.run_id, before_us=EVER) == 1
     assert [row.version for row in await store.history(run.run_id)] == [6]
 
 
@@ -107,7 +111,7 @@ async def test_a_snapshot_older_than_the_compaction_is_gone_past(store: Store):
         Snapshot(run_id=run.run_id, version=2, fold_revision=FOLD_REVISION, state=encode_state(state))
     )
     await compact(store, run)
-    await store.remove_compacted_rows(run.run_id, before_us=EVER)
+    await store.remove_compacted_rows(run.run_id, before_us=EVER, limit=3)
     loaded = await store.load(run.run_id)
     assert loaded is not None
     assert (loaded.snapshot and loaded.snapshot.version, [row.version for row in loaded.tail]) == (2, [6])

@@ -63,11 +63,12 @@ async def test_rows_wait_for_the_slowest_projector(store: PostgresStore, connect
     await connection.execute(insert, "gone", "retired", 0, 0, 0)
     assert await store.remove_compacted_rows(run_id, before_us=EVER) == 2
     assert await store.remove_compacted_rows(run_id, before_us=EVER) == 0
-    assert [row.version for row in await store.history(run_id)] == [3, 4]
+    left = "SELECT count(*) FROM ductor.eec_workflow_transition WHERE run_id = $1"
+    assert await connection.fetchval(left, run_id) == 2
 
     await connection.execute("UPDATE ductor.eec_projection SET stage = 'retired' WHERE name = 'slow'")
     assert await store.remove_compacted_rows(run_id, before_us=EVER) == 1
-    assert [row.version for row in await store.history(run_id)] == [4]
+    assert await connection.fetchval(left, run_id) == 1
 
 
 async def test_large_values_are_not_removed_while_somebody_writes_one(
