@@ -48,9 +48,7 @@ def test_case_whenever_the_host_is_killed(suite: Suite, scenario: Scenario):
 
 
 def test_a_concurrency_of_nothing_is_refused_when_the_definition_is_compiled():
-    text = (
-        "{name: none, steps: [{ref: a, type: scatter, items_expr: '[1]', concurrency: 0, do: {type: task, task: t}}]}"
-    )
+    scatter = "{ref: a, type: scatter, items_expr: '[1]', concurrency: 0, do: {type: task, task: t}}"
     with pytest.raises(DefinitionError, match="concurrency"):
         compile_text(f"{{name: none, steps: [{scatter}]}}")
 
