@@ -26,7 +26,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -56,8 +56,8 @@ UNAVAILABLE_PAUSE_S: Final = 0.5
 CLOCK_S: Final = 30.0
 """Between two readings of the database's clock."""
 
-WakeOwners = Callable[[Mapping[str, str]], Awaitable[None]]
-"""Tells the owners of runs that there is something for them: tenants by run id."""
+WakeOwners = Callable[[Iterable[str]], Awaitable[None]]
+"""Tells the owners of runs that there is something for these."""
 
 _log = logging.getLogger(__name__)
 
@@ -112,18 +112,20 @@ class RemoteWorker:
         clock: Clock,
         options: WorkerOptions | None = None,
         wake_owners: WakeOwners | None = None,
+        worker_id: str = "",
     ) -> None:
         """Args:
         store, queue: open ones; whoever opened them closes them after `stop`.
         queues: whose attempts are taken, those of the first one before all others.
-        wake_owners: called after each durable result; without it hosts find results with their next sweep.
+        wake_owners: called after durable results; without it hosts find these with their next sweep.
+        worker_id: its name in the journal; a new one unless given.
 
         Raises ValueError for no queues, or more than MAX_QUEUES_PER_LEASE.
         """
         check_lease_arguments(queues, 1, 1, 0)
         self._store, self._queue, self._registry, self._clock = store, queue, registry, clock
         self.queues, self.options = tuple(queues), options or WorkerOptions()
-        self.worker_id = f"{socket.gethostname()}:{os.getpid()}:worker-{secrets.token_hex(4)}"
+        self.worker_id = worker_id or new_worker_id()
         self._wake_owners = wake_owners
         self._held: dict[str, HeldLease] = {}
         self._reporter = ResultReporter(store, self._reported)
@@ -299,9 +301,9 @@ class RemoteWorker:
     async def _check(self) -> None:
         """Find attempts whose item was withdrawn."""
         by_queue: dict[str, list[Lease]] = {}
-        for held in self._held.values():
-            if not held.is_lost and held.assignment is not None:
-                by_queue.setdefault(held.lease.item.queue, []).append(held.lease)
+        for one in self._held.values():
+            if not one.is_lost and one.assignment is not None:
+                by_queue.setdefault(one.lease.item.queue, []).append(one.lease)
         for queue, leases in by_queue.items():
             for start in range(0, len(leases), MAX_ITEMS_PER_CALL):
                 batch = leases[start : start + MAX_ITEMS_PER_CALL]
@@ -342,14 +344,14 @@ class RemoteWorker:
     async def _reported(self, results: Mapping[str, AttemptResult]) -> None:
         """Results are durable: tell the owners of their runs, and let go of the items."""
         leases = {token: held.lease for token in results if (held := self._held.get(token)) is not None}
-        tenants = {result.run_id: leases[token].item.tenant for token, result in results.items() if token in leases}
+        run_ids = {result.run_id for result in results.values()}
         self._finished += len(results)
         if self._pool is not None:
             for token in results:
                 self._pool.confirm(token)
-        if self._wake_owners is not None and tenants:
+        if self._wake_owners is not None:
             try:
-                await self._wake_owners(tenants)
+                await self._wake_owners(run_ids)
             except (QueueUnavailableError, StoreUnavailableError) as error:
                 _log.info("hosts find results with their next sweep: %s", error)
         await self._acknowledge(leases)
@@ -399,6 +401,11 @@ class RemoteWorker:
                 _log.warning("%s", error)
             except Exception:  # noqa: BLE001 - logged with its traceback, and tried again
                 _log.exception("looking after leases failed")
+
+
+def new_worker_id() -> str:
+    """A name that tells a worker's machine and process, and that no other worker has."""
+    return f"{socket.gethostname()}:{os.getpid()}:worker-{secrets.token_hex(4)}"
 
 
 def is_wanted(state: RunState, assignment: Assignment) -> bool:

@@ -6,9 +6,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ductor.actors.owners import OwnerWakeups
 from ductor.actors.queue.opening import redis_settings
 from ductor.actors.queue.redis.settings import RedisSettings
-from ductor.actors.remote_worker import RemoteWorker, WorkerHealth, WorkerOptions
+from ductor.actors.remote_worker import RemoteWorker, WorkerHealth, WorkerOptions, new_worker_id
 from ductor.actors.tasks import Task, TaskRegistry, task
 from ductor.database import open_database
 from ductor.journal.clock import SystemClock
@@ -70,8 +71,18 @@ class Worker:
         try:
             store = await self._stack.enter_async_context(open_database(self._database, self._directory))
             queue = await self._stack.enter_async_context(open_queue(store, self._redis))
+            worker_id = new_worker_id()
+            owners = OwnerWakeups(store, queue, worker_id)
             worker = RemoteWorker(
-                store, queue, self.registry, queues=self.queues, clock=SystemClock(), options=self._options
+                store,
+                queue,
+                self.registry,
+                queues=self.queues,
+                clock=SystemClock(),
+                options=self._options,
+                # hosts take wakeups from Redis alone: PostgreSQL brings them no faster than their sweeps do
+                wake_owners=owners.wake if self._redis is not None else None,
+                worker_id=worker_id,
             )
             self._stack.push_async_callback(worker.stop)
             await worker.start()

@@ -25,6 +25,7 @@ from scripts.benchmarks.leases import measure_leases
 from scripts.benchmarks.loading import measure_loading
 from scripts.benchmarks.projecting import measure_projections
 from scripts.benchmarks.queues import measure_queues
+from scripts.benchmarks.remote_work import measure_remote_work
 from scripts.benchmarks.replaying import measure_replay
 from scripts.benchmarks.report import Table, print_table
 from scripts.benchmarks.server import BenchmarkServer, benchmark_server
@@ -103,6 +104,10 @@ async def _loading(server: BenchmarkServer, is_quick: bool) -> list[Table]:
     return await measure_loading(server, is_quick=is_quick)
 
 
+async def _workers(server: BenchmarkServer, is_quick: bool) -> list[Table]:
+    return [await measure_remote_work(server, is_quick=is_quick)]
+
+
 MEASUREMENTS: dict[str, Measure] = {
     "throughput": _throughput,
     "cost-centres": _cost_centres,
@@ -120,6 +125,7 @@ MEASUREMENTS: dict[str, Measure] = {
     "projections": _projections,
     "fan-out": _fan_out,
     "leases": _leases,
+    "workers": _workers,
     "loading": _loading,
 }
 

@@ -1,7 +1,7 @@
 """A worker process: leases, what becomes of them when workers, queue or database go away, and how it leaves."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -282,10 +282,10 @@ steps:
 @virtual_time
 async def test_owners_are_told_of_durable_results():
     bench = RemoteBench()
-    told: list[dict[str, str]] = []
+    told: list[list[str]] = []
 
-    async def wake_owners(tenants: Any) -> None:
-        told.append(dict(tenants))
+    async def wake_owners(run_ids: Iterable[str]) -> None:
+        told.append(list(run_ids))
 
     async with bench.host(ONE) as host:
         registry = TaskRegistry([sleeper([], 0)])
@@ -296,7 +296,7 @@ async def test_owners_are_told_of_durable_results():
         run_id = (await host.start("subject")).run_id
         await host.outcome(run_id, timeout_ms=5_000)
         await worker.stop()
-    assert told == [{run_id: "default"}]
+    assert told == [[run_id]]
 
 
 @pytest.mark.parametrize("count", [0, 17])
