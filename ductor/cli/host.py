@@ -1,23 +1,48 @@
 """`ductor host`."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from ductor.cli.options import DatabaseOptions, OutputOptions, RedisOptions
+from ductor.journal.partitions import PARTITIONS
 
 if TYPE_CHECKING:
     from ductor.actors.host import HostHealth
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ServingOptions:
+    """How a host serves, in how many processes."""
+
+    drain: Annotated[str, Parameter(name="--drain", help="How long attempts may go on after a signal.")] = "30s"
+    leave: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--leave-queue",
+            negative="",
+            help="A queue whose attempts are left to workers, even where the handler is here; may be given several "
+            "times.",
+        ),
+    ] = ()
+    processes: Annotated[
+        int,
+        Parameter(
+            name="--processes",
+            help="So many hosts, each in a process of its own. One that ends is started again.",
+        ),
+    ] = 1
 
 
 def host(
     *,
     tasks: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     definitions: Path | None = None,
-    drain: str = "30s",
     health: str = "60s",
-    leave: Annotated[tuple[str, ...], Parameter(name="--leave-queue", negative="")] = (),
+    serving: ServingOptions = ServingOptions(),
     database: DatabaseOptions = DatabaseOptions(),
     redis: RedisOptions = RedisOptions(),
     output: OutputOptions = OutputOptions(),
@@ -30,23 +55,23 @@ def host(
         Where handlers are: `module`, or `module:attribute`; may be given several times.
     definitions
         A file or folder of definitions to publish first.
-    drain
-        How long attempts may go on after a signal.
     health
         How often the host reports its health.
-    leave
-        A queue whose attempts are left to workers, even where the handler is here; may be given several times.
     """
     import logging
+    from functools import partial
 
     from ductor.actors.engine import EngineOptions
     from ductor.actors.host import HostOptions
-    from ductor.cli.arguments import duration_argument
+    from ductor.cli.arguments import ArgumentError, duration_argument
     from ductor.cli.serving import serve
     from ductor.handlers import load_tasks
     from ductor.host import Host
+    from ductor.processes import MAX_PROCESSES, ProcessGroup
 
-    drain_ms, interval_ms = duration_argument(drain, "--drain"), duration_argument(health, "--health")
+    if not 1 <= serving.processes <= MAX_PROCESSES:
+        raise ArgumentError("--processes", f"from 1 to {MAX_PROCESSES}, found {serving.processes}")
+    drain_ms, interval_ms = duration_argument(serving.drain, "--drain"), duration_argument(health, "--health")
     assert drain_ms is not None
     assert interval_ms is not None
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -55,12 +80,15 @@ def host(
         definitions=definitions if definitions is not None else (),
         database=database.address,
         tenant=database.tenant,
-        options=HostOptions(drain_ms=drain_ms, engine=EngineOptions(remote_queues=leave)),
+        options=HostOptions(drain_ms=drain_ms, engine=EngineOptions(remote_queues=serving.leave)),
         redis=redis.settings,
     )
     names = engine.registry.names
-    serve(engine, "host", interval_ms, output.output, lambda health: _line(health, names))
-    return 0
+    work = partial(serve, engine, "host", interval_ms, output.output, lambda health: _line(health, names))
+    if serving.processes == 1:
+        work()
+        return 0
+    return ProcessGroup(serving.processes, lambda: work() or 0).run()
 
 
 def _line(health: "HostHealth", tasks: tuple[str, ...]) -> str:
@@ -71,6 +99,8 @@ def _line(health: "HostHealth", tasks: tuple[str, ...]) -> str:
         f"{health.hot_runs} runs in memory",
         f"{load.running if load else 0} attempts at work",
     ]
+    if health.neighbours:
+        parts.append(f"{health.partitions} of {PARTITIONS} partitions beside {len(health.neighbours)} other hosts")
     if not health.store.is_available:
         parts.append(f"DATABASE AWAY: {health.store.reason}")
     parts.extend(f"{count} wait for handler `{name}`" for name, count in sorted(health.waiting_for_handler.items()))
