@@ -1,6 +1,7 @@
 """The comparison with other systems: what it asks of whom, how it judges, and the engine's own side, done in small."""
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.benchmarks.peers import environments
-from scripts.benchmarks.peers.__main__ import Report, as_markdown, read_options
+from scripts.benchmarks.peers.__main__ import Report, as_markdown, main, read_options
 from scripts.benchmarks.peers.comparison import (
     Outcome,
     durability_table,
@@ -382,3 +383,27 @@ def test_a_side_reads_what_the_measuring_process_writes(tmp_path: Path):
         workload="W2a", variant="uvloop", runs=5, in_flight=1, database="postgresql:///x", postgres_pid=7,
         folder=str(tmp_path / "folder"), cache=str(tmp_path),
     )  # fmt: skip
+
+
+# ---- the whole ----------------------------------------------------------------
+
+
+def test_the_engine_alone_from_the_command_to_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    arguments = ["--cache", str(tmp_path / "cache"), "--quick", "--only", OURS, "--workloads", "W2a"]
+    files = ["--json", str(tmp_path / "report.json"), "--markdown", str(tmp_path / "report.md")]
+    assert main([*arguments, *files]) == 0
+    written = json.loads((tmp_path / "report.json").read_bytes())
+    assert [(one["entry"]["variant"], len(one["samples"])) for one in written["samples"]] == [
+        ("default", 1),
+        ("uvloop", 1),
+    ]
+    assert all(one["samples"][0]["figures"]["p50_ms"] > 0 for one in written["samples"])
+    assert "fsync on" in written["report"]["environment"]["postgresql"]
+    assert "### W2a: one run at a time" in (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "ductor, uvloop" in capsys.readouterr().out
+
+
+def test_what_the_time_does_not_reach_is_named_and_is_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    arguments = ["--cache", str(tmp_path), "--quick", "--only", OURS, "--workloads", "W2a", "--minutes", "0.1"]
+    assert main(arguments) == 1
+    assert "W2a, ductor: 1 of 1 rounds not measured: the time was over" in capsys.readouterr().out

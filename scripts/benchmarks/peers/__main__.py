@@ -14,6 +14,7 @@ import asyncpg
 import msgspec
 from rich.console import Console
 
+from ductor.journal.embedded import EmbeddedPostgres
 from scripts.benchmarks.peers.comparison import (
     Outcome,
     durability_table,
@@ -31,6 +32,9 @@ from scripts.benchmarks.report import Table, print_table
 from scripts.benchmarks.server import temporary_server
 
 MINUTES_MAX = 24.0
+LAST_START_S = 30.0
+"""Nothing is started so shortly before the time is over: it would be cut off."""
+
 DATABASE = "peers"
 _SETTINGS = ("server_version", "fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers")
 
@@ -85,7 +89,7 @@ def read_options(arguments: Sequence[str]) -> argparse.Namespace:
                         help=f"of {', '.join(WORKLOADS)}")  # fmt: skip
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"at most (default {ROUNDS}; 1 where it is quick)")
     parser.add_argument("--minutes", type=float, default=MINUTES_MAX,
-                        help=f"start nothing that could end later (default {MINUTES_MAX:.0f})")  # fmt: skip
+                        help=f"take no longer than this, but for installing (default {MINUTES_MAX:.0f})")  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report and every sample")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the report's tables")
     parser.add_argument("--install-only", action="store_true", help="only install the systems")
@@ -129,7 +133,7 @@ def _install(systems: Sequence[str], cache: Path) -> tuple[dict[str, Installed],
 async def _measure_all(
     outcomes: list[Outcome], installed: dict[str, Installed], options: argparse.Namespace
 ) -> dict[str, str]:
-    """Measure in rounds, so that what disturbs the machine disturbs all; what was the machine like."""
+    """Measure in rounds, so that what disturbs the machine disturbs all; what the machine was like."""
     deadline_s = time.monotonic() + options.minutes * 60
     load_before = os.getloadavg()[0]
     async with temporary_server() as server:
@@ -139,19 +143,9 @@ async def _measure_all(
             for number in range(options.rounds):
                 for outcome in outcomes:
                     left_s = deadline_s - time.monotonic()
-                    if number >= outcome.entry.rounds or left_s <= 0:
-                        continue
-                    await server.create_database(DATABASE)
-                    await observer.execute("CHECKPOINT")
-                    target = Target(
-                        database=server.dsn(DATABASE, tcp=True), postgres_pid=server.pid, cache=options.cache
-                    )
-                    entry = outcome.entry
-                    sample = await measure(entry, installed[entry.system], target, min(TIMEOUT_S, left_s))
-                    outcome.samples = [*outcome.samples, sample]
-                    _say(f"round {number + 1}, {entry.workload}, {entry.in_flight} in flight, {entry.label}: "
-                         f"{_told(entry.workload, sample)}")  # fmt: skip
-                    await server.drop_database(DATABASE)
+                    if number < outcome.entry.rounds and left_s >= LAST_START_S:
+                        await observer.execute("CHECKPOINT")
+                        await _measure_one(outcome, server, installed, options.cache, min(TIMEOUT_S, left_s))
         finally:
             await observer.close()
     return {
@@ -160,6 +154,20 @@ async def _measure_all(
         "load average": f"{load_before:.1f} before, {os.getloadavg()[0]:.1f} at the end",
         "postgresql": ", ".join(f"{name} {value}" for name, value in settings.items()),
     }
+
+
+async def _measure_one(
+    outcome: Outcome, server: EmbeddedPostgres, installed: dict[str, Installed], cache: Path, timeout_s: float
+) -> None:
+    entry = outcome.entry
+    await server.create_database(DATABASE)
+    try:
+        target = Target(database=server.dsn(DATABASE, tcp=True), postgres_pid=server.pid, cache=cache)
+        sample = await measure(entry, installed[entry.system], target, timeout_s)
+    finally:
+        await server.drop_database(DATABASE)
+    outcome.samples = [*outcome.samples, sample]
+    _say(f"{entry.workload}, {entry.in_flight} in flight, {entry.label}: {_told(entry.workload, sample)}")
 
 
 def _told(workload: str, sample: Sample) -> str:
