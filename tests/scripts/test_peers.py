@@ -25,7 +25,7 @@ from scripts.benchmarks.peers.noise import Usage, usage
 from scripts.benchmarks.peers.plan import ROUNDS, WORKLOADS, Entry, plan
 from scripts.benchmarks.peers.sides import driver
 from scripts.benchmarks.peers.sides.ductor_side import open_side
-from scripts.benchmarks.peers.sides.processes import NotReadyError, memory_bytes, running, trees
+from scripts.benchmarks.peers.sides.processes import NotReadyError, memory_bytes, running, stat_fields, trees
 from scripts.benchmarks.peers.systems import OURS, SYSTEMS, System
 from tests.postgres_fixtures import Database
 
@@ -407,3 +407,22 @@ def test_what_the_time_does_not_reach_is_named_and_is_a_failure(tmp_path: Path, 
     arguments = ["--cache", str(tmp_path), "--quick", "--only", OURS, "--workloads", "W2a", "--minutes", "0.1"]
     assert main(arguments) == 1
     assert "W2a, ductor: 1 of 1 rounds not measured: the time was over" in capsys.readouterr().out
+
+
+async def test_told_to_stop_it_leaves_nothing_behind(tmp_path: Path):
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "scripts.benchmarks.peers", "--cache", str(tmp_path / "cache"), "--only", OURS,
+        "--workloads", "W2a", cwd=CHECKOUT, env={**os.environ, "TMPDIR": str(tmp_path)}, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stderr is not None
+    async for line in process.stderr:
+        if b"W2a, 1 in flight, ductor: p50_ms" in line:
+            break
+    assert process.returncode is None
+    below = trees([process.pid]) - {process.pid}
+    process.terminate()
+    assert b"told to stop" in await process.stderr.read()
+    assert await process.wait() == 1
+    assert below
+    assert all(stat_fields(pid)[:1] in ([], ["Z"]) for pid in below)
+    assert [path.name for path in tmp_path.iterdir()] == ["cache"]

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -49,7 +50,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compare, and print the report. Returns 1 where a measurement of the engine itself has failed."""
+    """Compare, and print the report. Returns 1 where a measurement of the engine itself has failed, or when told to
+    stop (SIGTERM)."""
     options = read_options(arguments)
     systems = [name for name in SYSTEMS if name in options.only]
     installed, not_installed = _install(systems, options.cache)
@@ -57,7 +59,11 @@ def main(arguments: Sequence[str]) -> int:
         return 1 if not_installed else 0
     entries = plan(frozenset(installed), frozenset(options.workloads), options.rounds, is_quick=options.quick)
     outcomes = [Outcome(entry=entry) for entry in entries]
-    environment = asyncio.run(_measure_all(outcomes, installed, options))
+    try:
+        environment = asyncio.run(_measure_all(outcomes, installed, options))
+    except asyncio.CancelledError:
+        _say("told to stop: nothing is reported, and nothing is left behind")
+        return 1
     versions = {name: one.versions for name, one in installed.items()}
     versions[OURS] = (f"ductor-engine {version('ductor-engine')}",)
     report = Report(
@@ -136,6 +142,9 @@ async def _measure_all(
     """Measure in rounds, so that what disturbs the machine disturbs all; what the machine was like."""
     deadline_s = time.monotonic() + options.minutes * 60
     load_before = os.getloadavg()[0]
+    measuring = asyncio.current_task()
+    assert measuring is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, measuring.cancel)
     async with temporary_server() as server:
         observer: asyncpg.Connection = await asyncpg.connect(server.dsn("postgres"))
         try:
