@@ -26,6 +26,7 @@ Failure cases:
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,19 +38,20 @@ from ductor.actors.runtime import LoopActor
 from ductor.actors.tick.compute import TickInputs, compute
 from ductor.actors.tick.outbox import Outbox
 from ductor.actors.tick.payload import TickPayload
+from ductor.actors.upkeep import Upkeep
 from ductor.actors.views import Started, outcome_of
 from ductor.definitions.program import Program
 from ductor.definitions.values import JsonValue
-from ductor.journal.codec import decode_value, encode_state
+from ductor.journal.codec import decode_value
 from ductor.journal.commit import Appended, Commit, CommitAnswer, Conflict, Payload, StartKeyTaken
 from ductor.journal.errors import OverloadedError
 from ductor.journal.events import ControlReceived, Message, RunStarted
 from ductor.journal.ids import attempt_token
-from ductor.journal.large_values import forget_unneeded, named_by_inputs
+from ductor.journal.large_values import named_by_inputs
 from ductor.journal.lease_store import LeaseKey
-from ductor.journal.records import AttemptRow, Control, Snapshot
+from ductor.journal.records import AttemptRow, Control
 from ductor.journal.replay import loaded_state
-from ductor.journal.state import FOLD_REVISION, RunState
+from ductor.journal.state import RunState
 
 if TYPE_CHECKING:
     from ductor.actors.engine import Engine
@@ -60,14 +62,8 @@ MAX_CONFLICTS = 8
 CONFLICT_PAUSE_S = 0.01
 """First pause after a lost version check; doubles with each further one."""
 
-MIN_SNAPSHOT_BYTES = 256 << 10
-"""A journal whose rows since the last snapshot are shorter than this is folded as it is."""
-
-MAX_TAIL_ROWS = 10_000
-"""Rows since the last snapshot that a load has to fold at most, however large the state is."""
-
-LARGE_VALUES_TOLERATED = 32
-"""Large values beyond those that the state needs that stay in memory before somebody looks which ones they are."""
+_NOT_BEGUN = ("", "pending")
+"""What the head of a run says before a host has decided anything about it; nothing, of one that is not written yet."""
 
 
 class StartRun(msgspec.Struct, frozen=True):
@@ -110,10 +106,7 @@ class Coordinator(LoopActor):
         self._conflicts = 0
         self._head_status = ""
         self._stored_due_us: int | None = None
-        self._tail_bytes = 0
-        self._tail_rows = 0
-        self._large_values_kept = 0
-        self._snapshot_bytes = 0
+        self._upkeep = Upkeep(engine.save_snapshot)
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
@@ -214,10 +207,7 @@ class Coordinator(LoopActor):
         self.state = state
         self._head_status = loaded.head.status
         self._stored_due_us = None if state.timers.earliest() is None else -1  # unknown: written anew when it matters
-        self._snapshot_bytes = len(loaded.snapshot.state) if loaded.snapshot is not None else 0
-        self._tail_bytes = sum(len(row.events) for row in loaded.tail)
-        self._tail_rows = len(loaded.tail)
-        self._large_values_kept = len(state.payloads)
+        self._upkeep.loaded(loaded)
         self._controls, self._rows = list(loaded.controls), list(loaded.attempts)
         self._messages = list(loaded.messages)
         if state.status == "continued":
@@ -254,7 +244,16 @@ class Coordinator(LoopActor):
         program, self.library = self.engine.loaded_programs(start.started)
         self.program, self.state = program, RunState(run_id=self.run_id)
         inputs = TickInputs(started=start.started, payloads=list(start.payloads))
-        self._commit(compute(program, self.state, inputs, self.engine.clock.now_us(), self.library), [], [], None)
+        self._commit(self._compute(program, self.state, inputs), [], [], None)
+
+    def _compute(self, program: Program, state: RunState, inputs: TickInputs) -> TickPayload:
+        observer = self.engine.observer
+        if observer is None:
+            return compute(program, state, inputs, self.engine.clock.now_us(), self.library)
+        began_s = perf_counter()
+        payload = compute(program, state, inputs, self.engine.clock.now_us(), self.library)
+        observer.ticked(perf_counter() - began_s)
+        return payload
 
     def _take_over(self, begun: RunBegun) -> None:
         """Another run has started this one, and nobody has carried it on yet; whoever has keeps it."""
@@ -281,7 +280,7 @@ class Coordinator(LoopActor):
             inputs.control = ControlReceived(
                 request_id=control.request_id, kind=control.kind, arguments=control.arguments, by=control.by
             )
-        payload = compute(program, state, inputs, self.engine.clock.now_us(), self.library)
+        payload = self._compute(program, state, inputs)
         self._messages = payload.unread
         if payload.deferred:
             results, rows = self._keep_for_later(results), []
@@ -318,8 +317,9 @@ class Coordinator(LoopActor):
             stored_due_us=self._stored_due_us,
         )
         self._in_flight = InFlight(commit, payload, results, rows, control)
+        observer = self.engine.observer
         try:
-            self.engine.store.commit(commit, self._answer)
+            self.engine.store.commit(commit, self._answer if observer is None else observer.submitting(self._answer))
         except OverloadedError as error:
             self._in_flight, self.state = None, None
             self.fail_start(error)
@@ -356,6 +356,9 @@ class Coordinator(LoopActor):
         state, payload = self.state, in_flight.payload
         assert state is not None
         self._conflicts = 0
+        if self.engine.observer is not None and payload.events:
+            has_begun = self._head_status in _NOT_BEGUN and state.status != "pending"
+            self.engine.observer.committed(state, payload.events, has_begun=has_begun)
         self._head_status = state.status
         if in_flight.commit.timer is not None:
             self._stored_due_us = in_flight.commit.timer.due_at_us
@@ -371,8 +374,7 @@ class Coordinator(LoopActor):
             self.engine.attempt_recorded(attempt_token(self.run_id, row.node, row.generation))
         if self._start is not None:
             self._answer_start(Started(self.run_id, is_new=True))
-        self._tail_bytes += len(in_flight.commit.events)
-        self._tail_rows += 1
+        self._upkeep.appended(in_flight.commit)
         if payload.outbox is not None:
             self._tell_others(state, in_flight.commit, payload.outbox)
         if state.is_warned:
@@ -380,7 +382,8 @@ class Coordinator(LoopActor):
         if state.is_terminal and in_flight.commit.version:
             self.engine.run_ended(outcome_of(state))
         else:
-            self._tidy(state)
+            # results in hand bring their large values with them
+            self._upkeep.tidy(state, lambda: named_by_inputs(self._rows, self._messages))
             self.engine.compact_if_long(state)
 
     def _tell_others(self, state: RunState, commit: Commit, outbox: Outbox) -> None:
@@ -398,6 +401,8 @@ class Coordinator(LoopActor):
 
     async def _after_conflict(self) -> None:
         self._conflicts += 1
+        if self.engine.observer is not None:
+            self.engine.observer.conflicted(self.run_id)
         if self._start is not None:
             self.fail_start(AssertionError(f"run {self.run_id}: a fresh run id was taken"))
         if self._conflicts > MAX_CONFLICTS:
@@ -406,26 +411,6 @@ class Coordinator(LoopActor):
             return
         await asyncio.sleep(CONFLICT_PAUSE_S * 2 ** (self._conflicts - 1) if self._conflicts > 1 else 0)
         await self._load()
-
-    def _tidy(self, state: RunState) -> None:
-        """Keep what a load has to fold, and what is in memory, in proportion to the state."""
-        if self._tail_rows > MAX_TAIL_ROWS or self._tail_bytes > max(self._snapshot_bytes, MIN_SNAPSHOT_BYTES):
-            self._snapshot(state)
-        elif len(state.payloads) > 2 * self._large_values_kept + LARGE_VALUES_TOLERATED:
-            self._forget_large_values(state, encode_state(state))
-
-    def _snapshot(self, state: RunState) -> None:
-        encoded = encode_state(state)
-        self._snapshot_bytes, self._tail_bytes, self._tail_rows = len(encoded), 0, 0
-        self._forget_large_values(state, encoded)
-        self.engine.save_snapshot(
-            Snapshot(run_id=self.run_id, version=state.version, fold_revision=FOLD_REVISION, state=encoded)
-        )
-
-    def _forget_large_values(self, state: RunState, encoded: bytes) -> None:
-        """Those of inputs in hand are needed by the next tick; results bring their own."""
-        forget_unneeded(state, encoded, named_by_inputs(self._rows, self._messages))
-        self._large_values_kept = len(state.payloads)
 
     def _rest(self) -> None:
         """Nothing to do until something comes: the host may take this actor out of memory."""

@@ -14,7 +14,7 @@ from functools import partial
 
 import asyncpg
 
-from ductor.actors.coordinator import MAX_TAIL_ROWS
+from ductor.actors.upkeep import MAX_TAIL_ROWS
 from ductor.journal.chain import link
 from ductor.journal.codec import decode_state, encode_events, encode_state
 from ductor.journal.compaction import compacted

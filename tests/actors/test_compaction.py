@@ -175,7 +175,7 @@ class CountingRemovals:
         runs = [CompactedRun(run_id, 9_000, has_older_rows=run_id != "b") for run_id in ("a", "b", "c")]
         return [run for run in runs if run.run_id > (after_run_id or "")][:limit]
 
-    async def remove_compacted_rows(self, run_id: str, *, before_us: int, limit: int) -> int:
+    async def remove_compacted_rows(self, run_id: str, *, before_us: int, limit: int = MAX_REMOVED_ROWS) -> int:
         assert limit == MAX_REMOVED_ROWS
         self.removed.append(run_id)
         return limit

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import asyncpg
 import pytest
@@ -36,7 +37,7 @@ def settles(hash: str) -> bytes:
     return encode_events([NodeSettled(node="a", status="succeeded", output_ref=PayloadRef(hash, 1))])
 
 
-async def compacted_run(store: PostgresStore, **of_second_row: object) -> str:
+async def compacted_run(store: PostgresStore, **of_second_row: Any) -> str:
     """A run with three rows and one that stands for them."""
     (run_id,) = await started_runs(store, 1)
     await answered(store, tick(run_id, 2, **of_second_row))
