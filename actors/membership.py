@@ -36,7 +36,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
         others: hosts that live beside this one, draining ones among them.
         gained: partitions of this host that were not its own at the last heartbeat.
         gone: hosts that lived at the last heartbeat, and those found dead at the first.
-        taken_over: partitions of this host that those that have gone would own if they lived.
+        taken_over: partitions of this host in which those that have gone may have left attempts.
         elsewhere: tokens of attempts that other hosts hold although they do not own their runs.
         released: tokens that were `elsewhere` at the last heartbeat: they have a result, or nobody holds them.
         to_bury: hosts whose rows are of no use any more.
@@ -95,7 +95,7 @@ class Membership:
             others=others,
             gained=partitions.gained_since(nothing if is_first or was_away else self.partitions),
             gone=gone,
-            taken_over=partitions.inherited_from(gone),
+            taken_over=partitions.inherited_from(gone, self._known_to(gone, rows, now_us) & partitions.hosts),
             elsewhere=elsewhere,
             released=self.elsewhere - elsewhere,
             to_bury=tuple(
@@ -107,6 +107,17 @@ class Membership:
         )
         self.partitions, self.others, self.elsewhere = partitions, others, elsewhere
         return observation
+
+    def _known_to(self, gone: frozenset[str], rows: Sequence[HostRecord], now_us: int) -> frozenset[str]:
+        """Hosts that all of those that have gone knew when they were heard last, and told of what they held for them.
+
+        Who has come since may own what was theirs without having had it from them.
+        """
+        dead = [row for row in rows if row.host_id in gone]
+        heard_us = min((row.heartbeat_at_us for row in dead), default=now_us)
+        first_us = min((row.started_at_us for row in dead), default=now_us)
+        known_before_us = max(heard_us - self._alive_us, first_us)
+        return frozenset(row.host_id for row in rows if row.started_at_us < known_before_us)
 
     def _lives(self, row: HostRecord, now_us: int, is_first: bool) -> bool:
         age_us = now_us - row.heartbeat_at_us

@@ -53,11 +53,15 @@ class PartitionMap:
         """Partitions of this host that were not its own before."""
         return self.of(self.own_id) - before.of(self.own_id)
 
-    def inherited_from(self, gone: Collection[str]) -> frozenset[int]:
-        """Partitions of this host that hosts that are gone would own if they were there."""
+    def inherited_from(self, gone: Collection[str], rivals: Collection[str]) -> frozenset[int]:
+        """Partitions of this host that hosts that are gone may have owned when they were heard last.
+
+        Args:
+            rivals: those that they knew then; who came later took nothing over from them.
+        """
         if not gone:
             return frozenset()
-        before = PartitionMap(self.own_id, self.hosts | set(gone))
+        before = PartitionMap(self.own_id, {*rivals, *gone})
         return self.of(self.own_id) & frozenset[int]().union(*map(before.of, gone))
 
     def of(self, host: str) -> frozenset[int]:

@@ -360,7 +360,10 @@ class MemoryStore(
         id."""
         self._check_open()
         checked_key(host.host_id, "host_id")
-        self._hosts[host.host_id] = msgspec.structs.replace(host, heartbeat_at_us=self._clock.now_us())
+        now_us, known = self._clock.now_us(), self._hosts.get(host.host_id)
+        self._hosts[host.host_id] = msgspec.structs.replace(
+            host, started_at_us=now_us if known is None else known.started_at_us, heartbeat_at_us=now_us
+        )
         return sorted(self._hosts.values(), key=lambda registered: registered.host_id)
 
     async def leave(self, host_id: str) -> None:

@@ -128,21 +128,27 @@ WHERE c.request_id = :request_id::text AND c.run_id = ANY (ARRAY[:run_id::uuid,
      ON l.chain_run_id = coalesce(r.chain_run_id, r.run_id) WHERE r.run_id = :run_id::uuid)])
 ORDER BY c.disposition = 'forwarded' LIMIT 1
 
--- name: append_attempt
-WITH run AS (SELECT run_id FROM ductor.eec_workflow_run WHERE run_id = :run_id::uuid),
-appended AS (
+-- name: append_attempts
+WITH appended AS (
     INSERT INTO ductor.eec_workflow_step_attempt
         (run_id, node, generation, outcome, output, output_ref, error, worker, started_at_us, finished_at_us, disposition)
-    SELECT run_id, :node::text, :generation::integer, :outcome::text, :output::json, :output_ref::json, :error::json,
-        :worker::text, :started_at_us::bigint, :finished_at_us::bigint, :disposition::text
-    FROM run
+    SELECT g.run_id, g.node, g.generation, g.outcome, g.output, g.output_ref, g.error, g.worker, g.started_at_us,
+        g.finished_at_us, g.disposition
+    FROM unnest(:run_ids::uuid[], :nodes::text[], :generations::integer[], :outcomes::text[], :outputs::json[],
+        :output_refs::json[], :errors::json[], :workers::text[], :starts::bigint[], :ends::bigint[], :dispositions::text[])
+        AS g (run_id, node, generation, outcome, output, output_ref, error, worker, started_at_us, finished_at_us,
+            disposition)
+    JOIN ductor.eec_workflow_run r ON r.run_id = g.run_id
+    ORDER BY g.run_id, g.node, g.generation
     ON CONFLICT (run_id, node, generation) DO NOTHING
-    RETURNING run_id
+    RETURNING run_id, node, generation
 )
 INSERT INTO ductor.eec_payload (run_id, hash, body)
-SELECT a.run_id, p.hash, p.body
-FROM appended a CROSS JOIN unnest(:payload_hashes::text[], :payload_bodies::json[]) AS p (hash, body)
-ORDER BY p.hash
+SELECT DISTINCT ON (p.run_id, p.hash) p.run_id, p.hash, p.body
+FROM unnest(:payload_run_ids::uuid[], :payload_nodes::text[], :payload_generations::integer[], :payload_hashes::text[],
+    :payload_bodies::json[]) AS p (run_id, node, generation, hash, body)
+JOIN appended a ON a.run_id = p.run_id AND a.node = p.node AND a.generation = p.generation
+ORDER BY p.run_id, p.hash
 ON CONFLICT (run_id, hash) DO NOTHING
 
 -- name: attempts
@@ -193,11 +199,11 @@ ORDER BY position DESC
 -- name: beat
 WITH beaten AS (
     INSERT INTO ductor.eec_host AS h (host_id, started_at_us, heartbeat_at_us, tasks, is_draining, guests)
-    VALUES (:host_id::text, :started_at_us::bigint, ductor.eec_now_us(), :tasks::text[], :is_draining::boolean,
+    VALUES (:host_id::text, ductor.eec_now_us(), ductor.eec_now_us(), :tasks::text[], :is_draining::boolean,
         :guests::text[])
     ON CONFLICT (host_id) DO UPDATE
-    SET started_at_us = EXCLUDED.started_at_us, heartbeat_at_us = EXCLUDED.heartbeat_at_us, tasks = EXCLUDED.tasks,
-        is_draining = EXCLUDED.is_draining, guests = EXCLUDED.guests
+    SET heartbeat_at_us = EXCLUDED.heartbeat_at_us, tasks = EXCLUDED.tasks, is_draining = EXCLUDED.is_draining,
+        guests = EXCLUDED.guests
     RETURNING *
 )
 SELECT row_to_json(h)::text FROM (

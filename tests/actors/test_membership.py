@@ -1,6 +1,7 @@
 """Who lives, concluded from rows of heartbeats."""
 
-from ductor.actors.membership import BURIED_AFTER_US, Membership
+from ductor.actors.membership import BURIED_AFTER_US, Membership, Observation
+from ductor.actors.partitions import PartitionMap
 from ductor.journal.partitions import PARTITIONS
 from ductor.journal.records import HostRecord
 
@@ -8,8 +9,20 @@ ALIVE_US = 3_000_000
 SECOND_US = 1_000_000
 
 
-def row(host_id: str, at_us: int, *, is_draining: bool = False, guests: tuple[str, ...] = ()) -> HostRecord:
-    return HostRecord(host_id=host_id, started_at_us=0, heartbeat_at_us=at_us, is_draining=is_draining, guests=guests)
+LONG_AGO_US = -3_600 * SECOND_US
+
+
+def row(
+    host_id: str,
+    at_us: int,
+    *,
+    started_at_us: int = LONG_AGO_US,
+    is_draining: bool = False,
+    guests: tuple[str, ...] = (),
+) -> HostRecord:
+    return HostRecord(
+        host_id=host_id, started_at_us=started_at_us, heartbeat_at_us=at_us, is_draining=is_draining, guests=guests
+    )
 
 
 def member() -> Membership:
@@ -115,3 +128,21 @@ def test_who_starts_takes_over_at_once_from_those_that_are_dead():
     assert seen.taken_over
     assert seen.taken_over < seen.partitions.of("me")
     assert seen.to_bury == ("ancient",)
+
+
+def test_who_comes_takes_over_what_a_dead_host_held_without_knowing_of_it():
+    """A host that dies before it has seen others come has told nobody of what it held for them."""
+    held = PartitionMap("other", ["other", "old"]).owned
+    assert held is not None
+    membership = member()
+
+    def seen_at(second: int) -> Observation:
+        at_us = second * SECOND_US
+        came = [row(name, at_us, started_at_us=SECOND_US) for name in ("me", "new")]
+        return membership.observe([*came, row("other", 0), row("old", at_us)])
+
+    assert (seen_at(1).taken_over, seen_at(3).taken_over) == (frozenset(), frozenset())
+    gone = seen_at(5)
+    assert gone.gone == {"other"}
+    assert gone.taken_over == gone.partitions.of("me") & held
+    assert gone.taken_over > gone.gained

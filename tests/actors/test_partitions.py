@@ -35,9 +35,9 @@ def test_a_host_that_comes_takes_from_others_and_moves_nothing_else(hosts: set[s
 def test_what_a_host_that_is_gone_had_is_inherited_once(hosts: set[str]):
     gone, *left = sorted(hosts)
     had = PartitionMap(gone, hosts).of(gone)
-    inherited = [PartitionMap(host, left).inherited_from({gone}) for host in left]
+    inherited = [PartitionMap(host, left).inherited_from({gone}, left) for host in left]
     assert Counter(partition for part in inherited for partition in part) == dict.fromkeys(had, 1)
-    assert PartitionMap(left[0], left).inherited_from(()) == frozenset()
+    assert PartitionMap(left[0], left).inherited_from((), left) == frozenset()
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 8])
