@@ -16,6 +16,7 @@ from ductor.actors.start import DEFAULT_TENANT, checked_key, checked_run_id
 from ductor.actors.steps.approval import GROUP_PREFIX
 from ductor.actors.steps.interaction import reply_problems
 from ductor.definitions.manifest import decode_manifest
+from ductor.definitions.program_bodies import carried_out
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.codec import admitted_value, checked_value, encode_value
 from ductor.journal.commit import BusEvent, Payload
@@ -200,7 +201,8 @@ class Messaging(Chains):
         record = await self.store.manifest(state.manifest_hash)
         if record is None:
             raise ManifestMissingError(state.manifest_hash)
-        types = {known.ref: known.type_name for known in decode_manifest(record.manifest).steps}
+        steps = carried_out(decode_manifest(record.manifest), state.body).steps
+        types = {known.ref: known.type_name for known in steps}
         if types.get(step) != type_name:
             names = ", ".join(ref for ref, kind in types.items() if kind == type_name) or "none"
             raise MessageRefusedError(run_id, f"{step!r} is no {type_name} step of it; there are: {names}")

@@ -273,3 +273,30 @@ async def test_a_failed_run_is_redriven_from_where_it_failed():
         await host.request(run_id, "redrive", arguments={"from": ["c"]})
         await asyncio.sleep(2)
         assert (await host.outcome(run_id)).output == {"c": 3}
+
+
+BODY_THAT_ASKS = """
+steps:
+  - ref: inner
+    type: subworkflow
+    do:
+      steps:
+        - {ref: release, type: approval, approvers: [ada], title: "?", next: {approved: ask}}
+        - {ref: ask, type: interaction, ask: how many?, to: bo}
+      output: "${steps.ask.output}"
+"""
+
+
+@virtual_time
+async def test_what_an_inline_body_asks_is_answered_in_its_run():
+    """The steps of the run are those of the body, not those of the definition that the body stands in."""
+    bench = Bench()
+    async with bench.host(BODY_THAT_ASKS, bench.handler()) as host:
+        started = await host.start("subject")
+        await asyncio.sleep(1)
+        (entry,) = await host.inbox()
+        assert entry.run_id != started.run_id
+        await host.vote(entry.run_id, "release", "approved", by="ada")
+        await asyncio.sleep(1)
+        await host.reply(entry.run_id, "ask", {"n": 3}, by="bo")
+        assert (await host.outcome(started.run_id)).output == {"inner": {"n": 3}}
