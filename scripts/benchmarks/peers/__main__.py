@@ -7,7 +7,7 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -89,9 +89,9 @@ def read_options(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--cache", type=Path, required=True, metavar="FOLDER", help="where the systems are installed")
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs, one round: some six minutes")
-    parser.add_argument("--only", type=_names(SYSTEMS), default=list(SYSTEMS), metavar="SYSTEM,...",
+    parser.add_argument("--only", type=_names_of(SYSTEMS), default=list(SYSTEMS), metavar="SYSTEM,...",
                         help=f"of {', '.join(SYSTEMS)}")  # fmt: skip
-    parser.add_argument("--workloads", type=_names(WORKLOADS), default=list(WORKLOADS), metavar="WORKLOAD,...",
+    parser.add_argument("--workloads", type=_names_of(WORKLOADS), default=list(WORKLOADS), metavar="WORKLOAD,...",
                         help=f"of {', '.join(WORKLOADS)}")  # fmt: skip
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"at most (default {ROUNDS}; 1 where it is quick)")
     parser.add_argument("--minutes", type=float, default=MINUTES_MAX,
@@ -108,18 +108,17 @@ def read_options(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-class _names:  # noqa: N801 - it stands where argparse wants a function
-    """Reads a list of names, separated by commas, all of which must be known."""
+def _names_of(known: Mapping[str, object]) -> Callable[[str], list[str]]:
+    """What reads a list of names, separated by commas, all of which must be known."""
 
-    def __init__(self, known: Mapping[str, object]) -> None:
-        self._known = known
-
-    def __call__(self, text: str) -> list[str]:
+    def read(text: str) -> list[str]:
         names = text.split(",")
-        unknown = [name for name in names if name not in self._known]
+        unknown = [name for name in names if name not in known]
         if unknown:
-            raise argparse.ArgumentTypeError(f"unknown {', '.join(unknown)}; there are: {', '.join(self._known)}")
+            raise argparse.ArgumentTypeError(f"unknown {', '.join(unknown)}; there are: {', '.join(known)}")
         return names
+
+    return read
 
 
 def _install(systems: Sequence[str], cache: Path) -> tuple[dict[str, Installed], dict[str, str]]:
