@@ -1,12 +1,14 @@
 """What comes to a run from outside and is stored before it is absorbed: controls, and results that could not ride."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from ductor.journal.admission import closed_reason
 from ductor.journal.codec import checked_key, checked_value
 from ductor.journal.commit import Payload
 from ductor.journal.events import REOPENING_KINDS, TERMINAL_RUN_STATUSES
 from ductor.journal.ids import is_run_id
+from ductor.journal.postgres.attempts import AttemptAppender
 from ductor.journal.postgres.database import Database
 from ductor.journal.postgres.reader import decode_attempt, decode_control
 from ductor.journal.postgres.rows import json_text
@@ -66,22 +68,11 @@ class Inputs:
         checked_value(row.output, "output")
         if not is_run_id(row.run_id):
             return
-        await self._database.fetch(
-            "append_attempt",
-            run_id=row.run_id,
-            node=row.node,
-            generation=row.generation,
-            outcome=row.outcome,
-            output=json_text(row.output),
-            output_ref=json_text(row.output_ref),
-            error=json_text(row.error),
-            worker=row.worker,
-            started_at_us=row.started_at_us,
-            finished_at_us=row.finished_at_us,
-            disposition=row.disposition,
-            payload_hashes=[payload.hash for payload in payloads],
-            payload_bodies=[payload.text.decode() for payload in payloads],
-        )
+        await self._results.append(row, payloads)
+
+    @cached_property
+    def _results(self) -> AttemptAppender:
+        return AttemptAppender(self._database)
 
     async def attempts(self, run_id: str) -> Sequence[AttemptRow]:
         """Attempt rows of a run with their dispositions, in order of node and generation."""

@@ -14,6 +14,7 @@ from ductor.journal.commit import (
     Payload,
     TimerUpdate,
 )
+from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import REOPENING_KINDS, ControlKind, ErrorInfo, PayloadRef
 from ductor.journal.records import AttemptRow
 from ductor.journal.store import Store
@@ -222,6 +223,40 @@ async def test_an_attempts_payload_is_stored_with_it(store: Store):
     loaded = await store.load(run.run_id)
     assert loaded is not None
     assert loaded.payloads == (Payload("ab12", text),)
+
+
+async def test_many_results_at_once_are_all_stored_with_what_is_theirs(store: Store):
+    runs = [await started(store) for _ in range(30)]
+    text = b'{"large":true}'
+    gone = RunWriter().run_id
+    rows = [_attempt(run, f"n{n}", output=n) for run in runs for n in range(12)]
+    large = [_attempt(run, "large", output_ref=PayloadRef("ab12", len(text))) for run in runs]
+    nobody = AttemptRow(run_id=gone, node="a", generation=1, outcome="succeeded")
+    await asyncio.gather(
+        *(store.append_attempt(row) for row in rows),
+        *(store.append_attempt(row, [Payload("ab12", text)]) for row in large),
+        store.append_attempt(nobody, [Payload("ab12", text)]),
+    )
+    for run in runs:
+        found = {row.node: row.output for row in await store.attempts(run.run_id)}
+        assert found == {**{f"n{n}": n for n in range(12)}, "large": None}
+        assert await store.payload(run.run_id, "ab12") == text
+    assert list(await store.attempts(gone)) == []
+
+
+async def test_a_result_that_is_refused_does_not_keep_others_out(store: Store):
+    run = await started(store)
+    bad = _attempt(run, "bad", error=ErrorInfo(type="x\x00", message="no"))
+    answers = await asyncio.gather(
+        *(store.append_attempt(_attempt(run, f"n{n}")) for n in range(5)),
+        store.append_attempt(bad),
+        *(store.append_attempt(_attempt(run, f"m{n}")) for n in range(5)),
+        return_exceptions=True,
+    )
+    refused = [answer for answer in answers if answer is not None]
+    assert [type(answer) for answer in refused] in ([], [ValueRefusedError])
+    stored = {row.node for row in await store.attempts(run.run_id)}
+    assert stored - {"bad"} == {f"{letter}{n}" for letter in "nm" for n in range(5)}
 
 
 @pytest.mark.parametrize("disposition", ["applied", "superseded", "refused"])

@@ -61,7 +61,6 @@ STATEMENTS_ACROSS_RUNS: Final = {
     "open_runs_by_key": LIST,
     "request_control": CHAINS,
     "resolve_losers": KEYS,
-    "runs_to_recover": SWEEP,
     "runs_to_wake": SWEEP,
     "send_message": CHAINS,
     "take_digest_items": DIGESTS,
