@@ -11,28 +11,6 @@ from scripts.simulation.watcher import Watcher
 Report = Callable[[str, str, str], None]
 
 
-def chain_of(database: SimulatedDatabase, run_id: str) -> list[str]:
-    """The runs of the chain that this one belongs to, in order."""
-    return [head.run_id for head in database.call("chain", (run_id,), {"limit": 1_000_000})]
-
-
-def receipts_of_chain(database: SimulatedDatabase, run_id: str) -> dict[str, str]:
-    """What became of each message that was sent to any run of a chain: what its last run says."""
-    found: dict[str, str] = {}
-    for member in chain_of(database, run_id):
-        found |= database.receipts(member)
-    return found
-
-
-def request_in_chain(database: SimulatedDatabase, run_id: str, request_id: str) -> tuple[str, str] | None:
-    """The run of the chain that has a request, and what became of it there; None where none has it."""
-    for member in reversed(chain_of(database, run_id)):
-        disposition = database.dispositions(member).get(request_id)
-        if disposition is not None:
-            return member, disposition
-    return None
-
-
 def check_chains(database: SimulatedDatabase, watcher: Watcher, states: dict[str, RunState], report: Report) -> None:
     """Each chain as a whole.
 
@@ -41,7 +19,7 @@ def check_chains(database: SimulatedDatabase, watcher: Watcher, states: dict[str
     """
     for run_id, state in states.items():
         if state.chain_run_id is None and state.successor_run_id is not None:
-            _check_chain(database, watcher, [states[member] for member in chain_of(database, run_id)], report)
+            _check_chain(database, watcher, [states[member] for member in database.chain_of(run_id)], report)
 
 
 def _check_chain(database: SimulatedDatabase, watcher: Watcher, runs: list[RunState], report: Report) -> None:

@@ -17,6 +17,8 @@ from ductor.journal.clock import Clock
 from ductor.journal.commit import Appended, BusEvent, Commit, CommitAnswer, Conflict, NewRun
 from ductor.journal.events import Message
 from ductor.journal.memory import MemoryStore
+from ductor.journal.memory_rows import RunRows
+from ductor.journal.records import Control
 
 T = TypeVar("T")
 
@@ -127,6 +129,51 @@ class SimulatedDatabase(MemoryStore):
         run = self._runs[run_id]
         found = {request_id: run.read_control(request_id) for request_id in run.controls}
         return {request_id: control.disposition for request_id, control in found.items() if control is not None}
+
+    def chain_of(self, run_id: str) -> list[str]:
+        """The runs of the chain that this one belongs to, in order."""
+        return [head.run_id for head in self.call("chain", (run_id,), {"limit": 1_000_000})]
+
+    def receipts_of_chain(self, run_id: str) -> dict[str, str]:
+        """What became of each message that was sent to any run of a chain: what its last run says."""
+        found: dict[str, str] = {}
+        for member in self.chain_of(run_id):
+            found |= self.receipts(member)
+        return found
+
+    def request_in_chain(self, run_id: str, request_id: str) -> tuple[str, str] | None:
+        """The run of the chain that has a request, and what became of it there; None where none has it."""
+        for member in reversed(self.chain_of(run_id)):
+            disposition = self.dispositions(member).get(request_id)
+            if disposition is not None:
+                return member, disposition
+        return None
+
+    def controls(self, run_id: str) -> list[Control]:
+        """All requests to a run."""
+        run = self._runs[run_id]
+        return [control for control in map(run.read_control, run.controls) if control is not None]
+
+    def is_open(self, run_id: str) -> bool:
+        """Whether a run, or the latest that continues it, has not ended."""
+        following = list(self._following(run_id))
+        return bool(following) and not following[-1].is_closed
+
+    def has_message(self, run_id: str, message_id: str) -> bool:
+        """Whether a message has come to a run, or to one that continues it."""
+        stored = (self._messages.get(run.head.run_id) for run in self._following(run_id))
+        return any(messages is not None and message_id in messages.receipts for messages in stored)
+
+    def has_request(self, run_id: str, request_id: str) -> bool:
+        """Whether a request has come to a run, or to one that continues it."""
+        return any(request_id in run.controls for run in self._following(run_id))
+
+    def _following(self, run_id: str) -> Iterator[RunRows]:
+        """A run, and those that continue it."""
+        run = self._runs.get(run_id)
+        while run is not None:
+            yield run
+            run = self._runs.get(run.head.successor_run_id or "")
 
     def due_at_us(self, run_id: str) -> int | None:
         """The stored timer of a run."""

@@ -4,7 +4,7 @@ What can run is asked of the engine, so that a step type or a part that gets its
 All times are short, so that every run can be brought to its end within the bounds of a campaign.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Final
 
@@ -14,6 +14,7 @@ from ductor.definitions.errors import DefinitionError
 from ductor.definitions.unsupported import refuse_unsupported
 from ductor.definitions.values import JsonObject, JsonValue
 from scripts.simulation.chance import Chance
+from scripts.simulation.child_runs import runs_of
 from scripts.simulation.plan import EVENTS, PEOPLE, SIGNALS
 
 TASK: Final = "work"
@@ -26,17 +27,31 @@ ITEMS: Final = ("[]", "[1, 2, 3]", "[trigger.id, context.n, 1, 2, 3, 4, 5]", '{"
 ENOUGH: Final = ("succeeded >= 2", "failed > 0", "succeeded + failed >= total - 1", "context.n > 3")
 STRATEGIES: Final = ("partition", "include", "drop", "raise")
 ERRORS: Final = ("Boom", "Timeout", "Busy")
+ON_MAX: Final = ("fail", "continue")
+CHECKPOINT: Final = "half"
+
+MAX_BODY_LEVELS: Final = 2
+"""Inline bodies within each other."""
+
+MAX_RUNS: Final = 24
+"""Runs that one run of a definition makes, itself included, if everything starts that may."""
+
+NOTHING_KNOWN: Final[Mapping[str, int]] = {}
 
 
 class NoDefinitionError(Exception):
     """No try gave a definition that compiles and can run."""
 
 
-def random_definition(chance: Chance, name: str) -> JsonObject:
-    """A document that compiles and that the engine takes. Raises NoDefinitionError."""
+def random_definition(chance: Chance, name: str, known: Mapping[str, int] = NOTHING_KNOWN) -> JsonObject:
+    """A document that compiles and that the engine takes. Raises NoDefinitionError.
+
+    Args:
+        known: definitions that it may start, with the number of runs that a run of them may make.
+    """
     for _ in range(MAX_TRIES):
-        document = _Drawing(chance).document(name)
-        if compiled_or_none(document) is not None:
+        document = _Drawing(chance, known).document(name)
+        if runs_of(document, known) <= MAX_RUNS and compiled_or_none(document) is not None:
             return document
     raise NoDefinitionError(f"none of {MAX_TRIES} random documents compiles")
 
@@ -64,10 +79,10 @@ def can_run(part: str) -> bool:
 
 
 class _Drawing:
-    """Draws one document."""
+    """Draws one document, or one body of it."""
 
-    def __init__(self, chance: Chance) -> None:
-        self._chance = chance
+    def __init__(self, chance: Chance, known: Mapping[str, int], level: int = 0) -> None:
+        self._chance, self._known, self._level = chance, known, level
         self._types: dict[str, Callable[[JsonObject], None]] = {
             "task": self._task,
             "transform": self._transform,
@@ -79,6 +94,7 @@ class _Drawing:
             "interaction": self._interaction,
             "event_set": self._event_set,
             "digest": self._digest,
+            "subworkflow": self._subworkflow,
             "scatter": self._scatter,
             "gather": self._gather,
         }
@@ -88,15 +104,8 @@ class _Drawing:
 
     def document(self, name: str) -> JsonObject:
         chance = self._chance
-        count = chance.one_of((1, 2, 4, 6, 8, MAX_STEPS))
-        self._refs = [f"s{number}" for number in range(1, count + 1)]
-        self._sources = {ref: set() for ref in self._refs}
-        known = sorted(self._types.keys() & RUNNABLE_TYPES)
-        weighted = [*known, *("task",) * 7, "wait", "wait", "wait"]
-        steps = [self._step(number, chance.one_of(weighted)) for number in range(count)]
-        for step in steps:
-            self._join(step)
-        document: JsonObject = {"ductor": 1, "name": name, "context": {"n": 0}, "steps": list(steps)}
+        steps = self._steps(chance.one_of((1, 2, 4, 6, 8, MAX_STEPS)))
+        document: JsonObject = {"ductor": 1, "name": name, "context": {"n": 0}, "steps": steps}
         if chance.happens(0.15):
             document |= {"timeout": f"{chance.whole(8, 40)}s", "on_timeout": chance.one_of(("fail", "cancel"))}
         if chance.happens(0.3):
@@ -105,14 +114,35 @@ class _Drawing:
             document["output"] = {"n": "${context.n}"}
         if chance.happens(0.15):
             document["repeat"] = self._rounds()
-        if chance.happens(0.1):
-            # a run that is continued again and again before it comes to its end has to end some time
+        if chance.happens(0.1) and runs_of(document, self._known) == 1:
+            # a run that is continued again and again before it comes to its end has to end some time, and meanwhile it
+            # must not start others again and again
             document |= {"continue_as_new_after": chance.whole(3, 12), "timeout": f"{chance.whole(8, 40)}s"}
         if chance.happens(0.1):
             document["lease"] = self._lease("run")
         if can_run("on") and chance.happens(0.3):
             document["on"] = self._handlers()
         return document
+
+    def body(self) -> JsonObject:
+        """An inline body: what a child run carries out."""
+        body: JsonObject = {"steps": self._steps(self._chance.whole(1, 3))}
+        if self._chance.happens(0.5):
+            body["output"] = {"n": "${context.n}", "id": "${trigger.id}"}
+        return body
+
+    def _steps(self, count: int) -> list[JsonValue]:
+        chance = self._chance
+        self._refs = [f"s{number}" for number in range(1, count + 1)]
+        self._sources = {ref: set() for ref in self._refs}
+        known = sorted(self._types.keys() & RUNNABLE_TYPES)
+        weighted = [*known, *("task",) * 7, "wait", "wait", "wait"]
+        if self._level == 0 or self._known:
+            weighted += ["subworkflow", "subworkflow"]
+        steps = [self._step(number, chance.one_of(weighted)) for number in range(count)]
+        for step in steps:
+            self._join(step)
+        return list(steps)
 
     def _rounds(self) -> JsonObject:
         chance = self._chance
@@ -136,7 +166,10 @@ class _Drawing:
             step["lease"] = self._lease("step")
         self._types[type_name](step)
         if chance.happens(0.25):
-            step["compensate"] = self._undo()
+            has_child = step["type"] == "subworkflow" and chance.happens(0.7)
+            step["compensate"] = {"child": True} if has_child else self._undo()
+        if chance.happens(0.1):
+            step["checkpoint"] = CHECKPOINT
         self._edges(step, self._refs[number + 1 :])
         if step["type"] == "scatter":
             self._scatters.append(step)
@@ -310,17 +343,60 @@ class _Drawing:
             window["count"] = chance.whole(2, 4)
         step |= {"key": chance.one_of(("${trigger.id}", "all")), "item": {"id": "${trigger.id}"}, "window": window}
 
-    def _scatter(self, step: JsonObject) -> None:
+    def _subworkflow(self, step: JsonObject) -> None:
+        """A child run; where there is none to start, a step of another type."""
         chance = self._chance
+        if not self._known and self._level >= MAX_BODY_LEVELS:
+            step["type"] = "transform"
+            self._transform(step)
+            return
+        if self._known and (self._level >= MAX_BODY_LEVELS or chance.happens(0.6)):
+            step["definition"] = chance.one_of(sorted(self._known))
+            if chance.happens(0.2):
+                step["key"] = chance.one_of(("${trigger.id}", "kid-${run.id}", "kid-${trigger.id}-${context.n}"))
+        else:
+            step["do"] = _Drawing(chance, self._known, self._level + 1).body()
+        step["input"] = {"id": "${trigger.id}"}
+        if chance.happens(0.3):
+            step["mode"] = "async"
+        else:
+            if chance.happens(0.3):
+                step["wait_for"] = f"checkpoint:{CHECKPOINT}"
+            if chance.happens(0.35):
+                step["timeout"] = f"{chance.whole(1, 12)}s"
+                step["on_timeout"] = chance.one_of(("fail_parent", "detach", "continue_with_error"))
+        if chance.happens(0.3):
+            step["on_parent_close"] = "abandon"
+        if chance.happens(0.15):
+            rounds: JsonObject = {"until": chance.one_of(CONDITIONS), "max": chance.whole(2, 3)}
+            step["repeat"] = rounds | {"every": chance.one_of(("0s", "1s")), "on_max": chance.one_of(ON_MAX)}
+
+    def _scattered(self) -> JsonObject:
+        """What each child of a scatter does."""
+        chance = self._chance
+        if self._level < MAX_BODY_LEVELS and chance.happens(0.2):
+            return _Drawing(chance, self._known, self._level + 1).body()
         child: JsonObject = {"type": "task"}
-        self._task(child)
-        if chance.happens(0.4):
-            child["input"] = {"id": "${trigger.id}", "n": "${item}"}
+        if (self._known or self._level < MAX_BODY_LEVELS) and chance.happens(0.25):
+            child["type"] = "subworkflow"
+            self._subworkflow(child)
+            if chance.happens(0.3):
+                child["compensate"] = {"child": True}
+        else:
+            self._task(child)
+            if chance.happens(0.4):
+                child["input"] = {"id": "${trigger.id}", "n": "${item}"}
         if chance.happens(0.3):
             child["effects"] = {"n": "${context.n + 1}"}
         if chance.happens(0.15):
             child["lease"] = self._lease("child")
-        step |= {"do": child, "items_expr": chance.one_of(ITEMS)}
+        return child
+
+    def _scatter(self, step: JsonObject) -> None:
+        chance = self._chance
+        step |= {"do": self._scattered(), "items_expr": chance.one_of(ITEMS)}
+        if chance.happens(0.3):
+            step["mode"] = "child_workflow"
         if chance.happens(0.5):
             step["concurrency"] = chance.whole(1, 3)
         if chance.happens(0.3):

@@ -96,12 +96,16 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that is sent. `run` is the number of a start; `times` repeats it under the same request id."""
+    """Something that is sent. `run` is the number of a start; `times` repeats it under the same request id.
+
+    `member` is which run of the tree that the start has become gets it, counted round from the root, which is 0.
+    """
 
     kind: ActionKind
     at_ms: int
     run: int
     request_id: str
+    member: int = 0
     via: int = 0
     times: int = 1
     name: str = ""

@@ -2,7 +2,9 @@
 
 from typing import Final
 
+from ductor.definitions.values import JsonObject
 from scripts.simulation.chance import Chance
+from scripts.simulation.child_runs import runs_of
 from scripts.simulation.definitions import random_definition
 from scripts.simulation.plan import (
     ACTION_KINDS,
@@ -50,10 +52,7 @@ def plan_of(seed: int) -> Plan:
         sweep_ms=chance.one_of((500, 1_000, 2_000)),
     )
     faulty_ms = chance.one_of((4_000, 12_000, 45_000))
-    definitions = tuple(
-        random_definition(Chance(seed, "definition", number), f"flow-{number}")
-        for number in range(chance.whole(1, MAX_DEFINITIONS))
-    )
+    definitions = _definitions(seed, chance.whole(1, MAX_DEFINITIONS))
     starts = tuple(
         _start(Chance(seed, "start", number), number, len(definitions), hosts.count, faulty_ms)
         for number in range(chance.whole(1, MAX_STARTS))
@@ -77,6 +76,17 @@ def plan_of(seed: int) -> Plan:
         faults=() if is_calm else tuple(sorted(faults, key=lambda fault: fault.at_ms)),
         handler_faults=tuple(sorted(chance.some_of(HANDLER_FAULTS, count))),
     )
+
+
+def _definitions(seed: int, count: int) -> tuple[JsonObject, ...]:
+    """Definitions, each of which may start runs of those before it."""
+    known: dict[str, int] = {}
+    definitions: list[JsonObject] = []
+    for number in range(count):
+        name = f"flow-{number}"
+        definitions.append(random_definition(Chance(seed, "definition", number), name, known))
+        known[name] = runs_of(definitions[-1], known)
+    return tuple(definitions)
 
 
 def _start(chance: Chance, number: int, definitions: int, hosts: int, faulty_ms: int) -> Start:
@@ -104,6 +114,7 @@ def _action(chance: Chance, number: int, starts: int, hosts: int, faulty_ms: int
         times=chance.one_of((1, 1, 2, 3)),
         name=chance.one_of(names[kind]) if kind in names else "go",
         by=chance.one_of(PEOPLE),
+        member=chance.one_of((0, 0, 0, 1, 2, chance.whole(0, 20))),
         payload={"id": run % 2, "n": chance.whole(0, 2), "text": "x" * chance.one_of((0, 0, 0, 40_000))},
     )
 

@@ -10,7 +10,7 @@ with fold or tick. Rules, each by the name under which it is reported:
 - *timers*: what fires was armed for that moment, is due, fires once, and not during a pause.
 - *messages*: each is received once; what is taken was received, and is taken once.
 - *controls*: each request is taken up once.
-- *children*: see `scripts.simulation.scatter_model`.
+- *children*: see `scripts.simulation.scatter_model`; of child runs `scripts.simulation.tree_model`.
 - *undos*: see `scripts.simulation.undo_model`.
 - *terminal*: nothing follows the end of a run but a redrive.
 """
@@ -22,11 +22,15 @@ import msgspec
 
 from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.definitions.program import Program
+from ductor.definitions.steps import SubworkflowStep
+from ductor.journal.child_reports import report_message_id
 from ductor.journal.events import (
     RUN_LEASE,
     AnyEvent,
     AttemptDispatched,
     AttemptFinished,
+    ChildReported,
+    ChildStarted,
     CompensationsStarted,
     ContinueRequested,
     ControlReceived,
@@ -50,18 +54,24 @@ from ductor.journal.lease_store import message_id as lease_message_id
 from scripts.simulation.scatter_model import ScatterModel, is_child
 from scripts.simulation.undo_model import UndoModel
 
-OWN_ANSWERS = frozenset({"digest", "lease"})
+OWN_ANSWERS = frozenset({"digest", "lease", "child"})
 """Messages whose ids are unique in a run, but not in a chain: they answer what the run itself has begun."""
 
 PAUSING = frozenset({"retry", "repeat"})
 
 
 class NodeModel(msgspec.Struct):
-    """What is known of a step. `edges` says of each source that has settled whether it led here."""
+    """What is known of a step.
+
+    Attributes:
+        edges: of each source that has settled, whether it led here.
+        child: the child run that the step waits for.
+    """
 
     status: str = "pending"
     generation: int = 0
     edges: dict[str, bool] = msgspec.field(default_factory=dict)
+    child: str = ""
 
 
 class Timer(msgspec.Struct):
@@ -264,6 +274,37 @@ class RunModel:
         if event.node == RUN_LEASE:
             del self._nodes[event.node]
 
+    def _child_started(self, event: ChildStarted) -> None:
+        node = self._node(event.node)
+        if event.generation != node.generation + 1:
+            self._report("generation", f"{event.node}: child {event.generation} follows {node.generation}")
+        if event.iteration and node.status not in {"between", "waiting"}:
+            self._report("settled", f"{event.node} goes another round, it is {node.status}")
+        self._begin(event.node, node)
+        step = self._program.node(event.node).step
+        is_awaited = isinstance(step, SubworkflowStep) and step.mode == "sync"
+        node.status, node.generation = ("waiting" if is_awaited else "between"), event.generation
+        node.child = event.run_id if is_awaited else ""
+        self._timers.pop(event.node, None)
+        if event.until_us is not None:
+            self._timers[event.node] = Timer(event.until_us)
+
+    def _child_reported(self, event: ChildReported) -> None:
+        node = self._node(event.node)
+        if event.node.endswith(UNDO_SUFFIX):
+            message_id = f"child:{event.run_id}:compensated:{event.generation}"
+            if node.status != "waiting":
+                self._report("settled", f"{event.node} hears of a child run, it is {node.status}")
+        else:
+            message_id = report_message_id(event.run_id, is_checkpoint=event.status == "checkpoint")
+            if node.status == "waiting" and node.child == event.run_id:
+                node.status, node.child = "between", ""
+        if message_id in self.received:
+            self._report("messages", f"message {message_id} is received twice")
+        if self._is_paused:
+            self._report("messages", f"message {message_id} is received during a pause")
+        self.received[message_id] = "child"
+
     def _scatter(self, event: ScatterStarted) -> None:
         node = self._node(event.node)
         self._begin(event.node, node)
@@ -280,7 +321,7 @@ class RunModel:
             return
         if node.status == "pending" and event.status in {"succeeded", "failed"}:
             self._begin(event.node, node)
-        node.status = "settled"
+        node.status, node.child = "settled", ""
         self._timers.pop(event.node, None)
         self._scatters.settle(event)
         for ref in event.taken:
@@ -342,6 +383,8 @@ class RunModel:
         AttemptDispatched: _dispatch,
         AttemptFinished: _finish,
         NodeParked: _park,
+        ChildStarted: _child_started,
+        ChildReported: _child_reported,
         NodeSettled: _settle,
         ScatterStarted: _scatter,
     }

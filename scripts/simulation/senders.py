@@ -5,7 +5,7 @@ the same key or id, through another process. What was answered is a promise, to 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 import msgspec
@@ -18,6 +18,7 @@ from ductor.actors.errors import (
     RunNotFoundError,
 )
 from ductor.actors.host import EngineHost
+from ductor.actors.lineage import RunTree
 from ductor.actors.runtime_errors import DirectoryClosedError
 from ductor.journal.errors import OverloadedError, StoreUnavailableError
 from ductor.journal.events import ControlKind
@@ -133,10 +134,21 @@ class Senders:
         if run_id is None or action.run >= len(self._plan.starts):
             return
         tenant = self._plan.starts[action.run].tenant
+        if action.member:
+            run_id = await self._member(action, run_id, tenant)
         count = len(self._processes) + 1
         await asyncio.gather(
             *(self.send(action, run_id, tenant, (action.via + time) % count) for time in range(action.times))
         )
+
+    async def _member(self, action: Action, run_id: str, tenant: str) -> str:
+        """The run of a tree that an action is for."""
+        try:
+            tree = await self.insist(action.via, lambda client: client.tree(run_id, tenant=tenant))
+        except NoAnswerError:
+            return run_id
+        members = list(_members(tree))
+        return members[action.member % len(members)]
 
     async def send(self, action: Action, run_id: str, tenant: str, via: int) -> bool:
         """Send it once; whether it was accepted."""
@@ -197,6 +209,13 @@ class Senders:
 
     def _unexpected(self, what: str, error: BaseException) -> None:
         self._violations.add(Violation("answers", f"{what} was answered with {error!r}"))
+
+
+def _members(tree: RunTree) -> Iterator[str]:
+    """The runs of a tree, each before those that it has started."""
+    yield tree.head.run_id
+    for child in tree.children:
+        yield from _members(child)
 
 
 async def _awaited(work: "Work[T]", client: Client) -> T:

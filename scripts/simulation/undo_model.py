@@ -9,10 +9,13 @@ from collections.abc import Callable
 
 from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.definitions.program import Program
+from ductor.definitions.steps import SubworkflowStep
 from ductor.journal.events import (
     AnyEvent,
     AttemptDispatched,
     AttemptFinished,
+    ChildReported,
+    ChildStarted,
     CompensationsStarted,
     ControlReceived,
     DefersStarted,
@@ -21,9 +24,12 @@ from ductor.journal.events import (
     NodeSettled,
     RunClosing,
     RunEnded,
+    ScatterStarted,
 )
 
 UNDOING = frozenset({"failed", "cancelled"})
+NOTHING_DONE = frozenset({"timeout", "merged"})
+"""Outcomes of steps that succeed without having done what is theirs."""
 
 
 class UndoModel:
@@ -43,16 +49,20 @@ class UndoModel:
         self.undone: set[str] = set()
         self.undos = 0
         self._has_worked: dict[str, bool] = {}
+        self._awaited: dict[str, str] = {}
         self._open: set[str] = set()
         self._closing = self._control = ""
         self._has_begun = self._runs_defers = False
 
     def follow(self, event: AnyEvent) -> None:
         """One more event, which is not `run_reopened`."""
+        if isinstance(event, ChildStarted | ChildReported):
+            self._follow_child(event)
+            return
         match event:
             case ControlReceived():
                 self._control = event.kind
-            case AttemptDispatched() | NodeParked():
+            case AttemptDispatched() | NodeParked() | ScatterStarted():
                 self._open.add(event.node)
                 if event.node.endswith(UNDO_SUFFIX):
                     self._under_way(event)
@@ -62,7 +72,6 @@ class UndoModel:
             case LeaseGranted():
                 self._open.discard(event.node)
             case NodeSettled():
-                self._open.discard(event.node)
                 self._settled(event)
             case RunClosing():
                 self._closing, self._has_begun, self._runs_defers = event.status, False, False
@@ -91,14 +100,26 @@ class UndoModel:
             self._has_worked.pop(ref, None)
         return [ref + UNDO_SUFFIX for ref in gone]
 
-    def _under_way(self, event: AttemptDispatched | NodeParked) -> None:
+    def _under_way(self, event: AttemptDispatched | NodeParked | ScatterStarted) -> None:
         self._expect(self._has_begun and not self._runs_defers, f"{event.node} begins, and it is not the time of undos")
         self._expect(self.done[-1:] == [event.node.removesuffix(UNDO_SUFFIX)], f"{event.node} is out of order")
         self._expect(self._open == {event.node}, f"{event.node} runs beside something else")
         self.undos += isinstance(event, AttemptDispatched) and event.attempt == 1
 
+    def _follow_child(self, event: ChildStarted | ChildReported) -> None:
+        ref = event.node
+        if isinstance(event, ChildStarted):
+            self._open.add(ref)
+            step = self._program.node(ref).step
+            self._has_worked[ref] = isinstance(step, SubworkflowStep) and step.mode == "async"
+            self._awaited[ref] = event.run_id
+        elif self._awaited.get(ref) == event.run_id:
+            self._has_worked[ref] = event.status in {"completed", "checkpoint"}
+
     def _settled(self, event: NodeSettled) -> None:
         ref = event.node
+        self._open.discard(ref)
+        self._awaited.pop(ref, None)
         if ref.endswith(UNDO_SUFFIX):
             undone = ref.removesuffix(UNDO_SUFFIX)
             self._expect(self.done[-1:] == [undone], f"{ref} is out of order")
@@ -109,7 +130,7 @@ class UndoModel:
             else:
                 self.failed.append(undone)
             return
-        is_done = event.status == "succeeded" and event.outcome != "timeout"
+        is_done = event.status == "succeeded" and event.outcome not in NOTHING_DONE
         is_done |= event.status == "failed" and self._has_worked.get(ref, False)
         if is_done and not ref.startswith("@"):
             node = self._program.node(ref)

@@ -5,20 +5,22 @@ each open run must have a good reason to wait), and after everything that was wa
 be open any more).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
 from ductor.actors.engine import Engine
 from ductor.actors.recorded_programs import RunPrograms
 from ductor.actors.verify import comparable, prove_rows
+from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.journal.codec import decode_value, encode_state
 from ductor.journal.events import TERMINAL_RUN_STATUSES
 from ductor.journal.ids import attempt_token
 from ductor.journal.records import LoadedRun
 from ductor.journal.replay import loaded_state
 from ductor.journal.state import RunState
-from scripts.simulation.chains import chain_of, check_chains, receipts_of_chain, request_in_chain, states_of
+from scripts.simulation.chains import check_chains, states_of
+from scripts.simulation.database import SimulatedDatabase
 from scripts.simulation.lease_model import check_leases
 from scripts.simulation.machines import World
 from scripts.simulation.replaying import check_replay
@@ -54,7 +56,7 @@ def check_waiting(world: World, engines: Sequence[Engine], report: Report) -> No
     check_leases(world, (state for _, state in open_now), lambda run_id, what: report(run_id, "leases", what))
     for run, state in open_now:
         run_id = state.run_id
-        for problem in _reasons_missing(state, engines, now_us):
+        for problem in _reasons_missing(world.database, state, engines, now_us):
             report(run_id, "liveness", problem)
         if run.controls:
             report(run_id, "liveness", f"requests wait: {[control.request_id for control in run.controls]}")
@@ -76,7 +78,20 @@ def check_waiting(world: World, engines: Sequence[Engine], report: Report) -> No
         report("", "liveness", f"event {event_id} was never matched")
 
 
-def _reasons_missing(state: RunState, engines: Sequence[Engine], now_us: int) -> list[str]:
+def _child_missing(database: SimulatedDatabase, state: RunState, ref: str) -> Iterator[str]:
+    """Why a step should not wait for what it has started."""
+    node = state.nodes[ref]
+    if node.fanout is not None:
+        is_pausing = state.timers.due_at_us(ref) is not None
+        if not is_pausing and not any(other.startswith(f"{ref}[") for other in state.open_nodes):
+            yield f"scatter {ref} waits and no child of it is under way"
+        return
+    child = state.nodes[ref.removesuffix(UNDO_SUFFIX)].child_run_id
+    if not database.is_open(child):
+        yield f"step {ref} waits for child run {child}, which is not open"
+
+
+def _reasons_missing(database: SimulatedDatabase, state: RunState, engines: Sequence[Engine], now_us: int) -> list[str]:
     if state.paused_at_us is not None:
         return []
     if not state.open_nodes and state.continuing is not None and state.timers:
@@ -93,6 +108,8 @@ def _reasons_missing(state: RunState, engines: Sequence[Engine], now_us: int) ->
         elif node.waiting == "digest":
             if node.parked_at_us < now_us - WINDOW_US:
                 problems.append(f"step {ref} waits for a window that should have closed")
+        elif node.waiting == "child":
+            problems.extend(_child_missing(database, state, ref))
         elif not node.is_listening and state.timers.due_at_us(ref) is None:
             problems.append(f"step {ref} waits for {node.waiting} without a timer")
     problems.extend(
@@ -131,6 +148,7 @@ def check_runs(world: World, watcher: Watcher, report: Report) -> int:
             report(run_id, "head", f"the head says {run.head.status}, the journal {state.status}")
         _check_beside(world, state, report)
         _check_messages(world, watcher, state, report)
+    watcher.tree.check()
     check_chains(world.database, watcher, states_of(world.database), report)
     return count
 
@@ -179,13 +197,13 @@ def check_promises(world: World, watcher: Watcher, known: Acknowledged, report: 
         if run_id not in run_ids:
             report(run_id, "lost start", f"start {number} was acknowledged and there is no such run")
     for key, ids in known.by_key.items():
-        if len({chain_of(world.database, run_id)[0] for run_id in ids}) > 1:
+        if len({world.database.chain_of(run_id)[0] for run_id in ids}) > 1:
             report("", "start key", f"{key} gave {sorted(ids)}")
     for run_id, message_id in sorted(known.messages):
-        if message_id not in receipts_of_chain(world.database, run_id):
+        if message_id not in world.database.receipts_of_chain(run_id):
             report(run_id, "lost message", f"{message_id} was acknowledged and is not there")
     for run_id, request_id in sorted(known.controls):
-        found = request_in_chain(world.database, run_id, request_id)
+        found = world.database.request_in_chain(run_id, request_id)
         if found is None:
             report(run_id, "lost request", f"{request_id} was acknowledged and is not there")
             continue

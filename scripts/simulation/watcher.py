@@ -19,6 +19,7 @@ from scripts.simulation.handlers import Ledger
 from scripts.simulation.lease_model import LeaseModel
 from scripts.simulation.machines import World
 from scripts.simulation.run_model import RunModel
+from scripts.simulation.tree_model import TreeModel
 from scripts.simulation.violations import Violation, Violations
 
 EVENT_PREFIX = "event:"
@@ -29,6 +30,7 @@ class Watcher:
 
     Attributes:
         models: of each run, by id; tenants: of each run.
+        tree: which run started which.
         dispatched: tokens of attempts whose dispatch is durable.
         rows: how many there were.
     """
@@ -44,6 +46,7 @@ class Watcher:
         self.tenants: dict[str, str] = {}
         self.dispatched: set[str] = set()
         self._leases = LeaseModel(lambda run_id, what: self.report(run_id, "leases", what))
+        self.tree = TreeModel(world.database, lambda run_id, what: self.report(run_id, "tree", what))
         self.rows = 0
 
     def row(self, commit: Commit) -> None:
@@ -57,6 +60,7 @@ class Watcher:
             return
         model.row(commit.version, commit.at_us, events)
         self._leases.row(commit.run_id, events)
+        self.tree.row(commit, events)
         for event in events:
             self._look_at(commit, event)
 
