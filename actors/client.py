@@ -63,6 +63,7 @@ from ductor.journal.records import (
     RunFilter,
 )
 from ductor.journal.replay import loaded_state
+from ductor.journal.set_aside_store import SetAsideRun
 from ductor.journal.store import Store
 
 POLL_S = 0.1
@@ -181,9 +182,23 @@ class Client(Messaging, BulkRequests):
             self._program(record).carried_out_by(state.body),
             hosts=await self.store.hosts(alive_within_ms=HOST_ALIVE_MS),
             now_us=await self.store.now_us(),
-            set_aside=self._why_set_aside(loaded.head.run_id),
+            set_aside=await self._why_set_aside(loaded.head.run_id),
             lease_lines=lines,
         )
+
+    async def runs_set_aside(
+        self, *, tenant: str | None = None, after_run_id: str | None = None, limit: int = 100
+    ) -> Sequence[SetAsideRun]:
+        """Runs that hosts leave alone until somebody releases them, in order of id."""
+        return await self.store.runs_set_aside(tenant, after_run_id, limit)
+
+    async def release(self, run_id: str, *, tenant: str | None = None) -> bool:
+        """Let hosts take up a run again that was set aside; the host that did it does so within seconds. False if it
+        was not set aside. Raises RunNotFoundError."""
+        head = await self.store.head(checked_run_id(run_id))
+        if head is None or tenant not in {None, head.tenant}:
+            raise RunNotFoundError(run_id)
+        return await self.store.release_run(run_id)
 
     async def leases(
         self,
@@ -376,9 +391,10 @@ class Client(Messaging, BulkRequests):
             )
         return record
 
-    def _why_set_aside(self, run_id: str) -> str | None:  # noqa: ARG002 - a host's does
-        """Why this host leaves a run alone."""
-        return None
+    async def _why_set_aside(self, run_id: str) -> str | None:
+        """Why hosts leave a run alone."""
+        mark = await self.store.run_set_aside(run_id)
+        return None if mark is None else mark.reason
 
     def _requested(self, run_id: str) -> None:
         """A control was stored: a host that has the run acts at once, others find it by their sweeper."""

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from ductor.actors.coordinator import Coordinator, StartRun
 from ductor.actors.directory import ActorDirectory
 from ductor.actors.errors import HostStoppedError, ManifestMissingError
 from ductor.actors.messages import Assignment, AttemptResult, MessageArrived, RunBegun, TimerDue, Wake
+from ductor.actors.observing import Observer
 from ductor.actors.partitions import PartitionMap
 from ductor.actors.publication import places_of
 from ductor.actors.queue.distributed import DistributedQueue
@@ -93,6 +95,7 @@ class Engine:
         partitions: who owns which runs.
         elsewhere: tokens of attempts that other hosts hold although they do not own their runs.
         wakeups: takes wakeups to other hosts; None where a host that knows of something carries the run on itself.
+        observer: is told what happens; None where nobody watches.
         has_left_attempts: there may be attempts that no worker here took or finished; of interest once it is closed.
     """
 
@@ -107,7 +110,9 @@ class Engine:
         functions: FunctionLibrary | None = None,
         host_id: str,
         queue: DistributedQueue | None = None,
+        observer: Observer | None = None,
     ) -> None:
+        self.observer = observer
         self.store, self.clock, self.ids, self.options = store, clock, ids, options
         self.functions, self.registry = functions, registry
         self.pool = WorkerPool(
@@ -124,6 +129,7 @@ class Engine:
         )
         self.set_aside_runs: OrderedDict[str, Exception] = OrderedDict()
         self.long_runs: OrderedDict[str, int] = OrderedDict()
+        self._marked: set[str] = set()
         self._programs: OrderedDict[str, Program] = OrderedDict()
         self._waiters: dict[str, list[asyncio.Future[RunOutcome]]] = {}
         self._resting: OrderedDict[str, int] = OrderedDict()
@@ -288,13 +294,36 @@ class Engine:
             self.confirm(result)
 
     def set_aside(self, run_id: str, error: Exception) -> None:
-        """Leave a run alone, visibly: health reports and logs name it with the error. The next start tries again."""
+        """Leave a run alone, visibly: health reports and logs name it with the error.
+
+        It is marked in the database, so that no host takes it up until somebody releases it. One whose events are
+        unknown here is not: another host may know them, and this one after its next start.
+        """
         _log.error("run %s is set aside: %s", run_id, error)
         self.set_aside_runs[run_id] = error
         if len(self.set_aside_runs) > MAX_RUNS_SET_ASIDE:
-            self.set_aside_runs.popitem(last=False)
+            self.forget_set_aside(next(iter(self.set_aside_runs)))
+        if not isinstance(error, UnknownEventError):
+            self.spawn(self._mark(run_id, error))
         self.timers.arm(run_id, None)
         self._resting.pop(run_id, None)
+
+    def is_marked(self, run_id: str) -> bool:
+        """Whether the database knows by this host that a run is set aside."""
+        return run_id in self._marked
+
+    def forget_set_aside(self, run_id: str) -> None:
+        """The run is not left alone here any more."""
+        self.set_aside_runs.pop(run_id, None)
+        self._marked.discard(run_id)
+
+    def runs_at_work(self) -> set[str]:
+        """Runs of which somebody is known to have an attempt, or a commit is under way."""
+        runs = set(map(run_of_token, chain(self.pool.held_tokens(), self.elsewhere)))
+        runs.update(actor.run_id for actor in self.directory if actor.is_committing)
+        if self.remote is not None:
+            runs.update(self.remote.awaited_runs())
+        return runs
 
     def store_result(self, result: AttemptResult) -> None:
         """Keep a result as a row, for a run that can't apply it now; its worker may forget it then."""
@@ -528,6 +557,13 @@ class Engine:
             self.wake_later(result.run_id)
             return
         self.confirm(result)
+
+    async def _mark(self, run_id: str, error: Exception) -> None:
+        try:
+            if await self.store.set_run_aside(run_id, str(error), self.partitions.own_id):
+                self._marked.add(run_id)
+        except StoreUnavailableError as unavailable:
+            _log.warning("run %s is set aside on this host alone: %s", run_id, unavailable)
 
     async def _save_snapshot(self, snapshot: Snapshot) -> None:
         try:

@@ -341,3 +341,22 @@ class NotAScatterError(ActorError):
     def __init__(self, run_id: str, step: str) -> None:
         self.run_id, self.step = run_id, step
         super().__init__(f"run {run_id}: there is no scatter {step!r}; `ductor show` lists the run's steps")
+
+
+class RunStalledError(ActorError):
+    """A run is `running`, and neither its attempts nor anything else that it waits for can be found.
+
+    Attributes:
+        run_id: which.
+        version: the transition since which nothing has happened.
+        wakes: how often it was looked at, and its attempts issued again, in vain.
+    """
+
+    code = "run_stalled"
+
+    def __init__(self, run_id: str, version: int, wakes: int) -> None:
+        self.run_id, self.version, self.wakes = run_id, version, wakes
+        super().__init__(
+            f"run {run_id} stands at transition {version} although it was looked at {wakes} times: see its history and "
+            f"the logs of its hosts, then `ductor release {run_id}`"
+        )

@@ -29,6 +29,7 @@ from ductor.actors.digests import Digests
 from ductor.actors.engine import Engine, EngineOptions
 from ductor.actors.errors import HostStoppedError
 from ductor.actors.leases import Leases
+from ductor.actors.observing import Observer
 from ductor.actors.queue.distributed import DistributedQueue
 from ductor.actors.queue.items import QueueDisturbance, QueueHealth
 from ductor.actors.queue.opening import MakeQueue, make_queue
@@ -39,6 +40,7 @@ from ductor.actors.tasks import TaskRegistry
 from ductor.actors.triggers import TriggerStarter
 from ductor.actors.views import RunOutcome, Started
 from ductor.actors.wakeups import Wakeups
+from ductor.actors.watchdog import Watchdog
 from ductor.actors.worker import PoolLoad
 from ductor.definitions.compile import Compiled
 from ductor.definitions.errors import DuctorError
@@ -133,8 +135,10 @@ class EngineHost(Client):
         functions: FunctionLibrary | None = None,
         redis: RedisSettings | None = None,
         make_queue: MakeQueue = make_queue,
+        observer: Observer | None = None,
     ) -> None:
         super().__init__(store, clock=clock, ids=ids, functions=functions)
+        self._observer = observer
         self.registry = registry
         self.queue: DistributedQueue | None = None
         self.on_disturbance: list[Callable[[QueueDisturbance], None]] = []
@@ -181,6 +185,7 @@ class EngineHost(Client):
             functions=self.functions,
             host_id=self.host_id,
             queue=queue,
+            observer=self._observer,
         )
         if engine.remote is not None:
             send_again = engine.remote.send_again
@@ -202,9 +207,10 @@ class EngineHost(Client):
         engine.leases_changed = leases.changed
         sweeper = Sweeper(engine, record, sweep_ms=self.options.sweep_ms, heartbeat_ms=self.options.heartbeat_ms)
         bulk = BulkCarrier(self.store, wake)
+        watchdog = Watchdog(engine, self.host_id)
         compacted = CompactedRows(self.store)
         sweeper.always = (triggers.fire_schedules,)
-        sweeper.in_turns = (self._sweep_bus, digests.sweep, leases.sweep, bulk.sweep, compacted.sweep)
+        sweeper.in_turns = (self._sweep_bus, digests.sweep, leases.sweep, bulk.sweep, compacted.sweep, watchdog.sweep)
         self._engine, self._sweeper, self._digests, self._leases = engine, sweeper, digests, leases
         engine.bus_work = self._bus_work
         if queue is not None and (await queue.health()).tier != POSTGRES_TIER:
@@ -384,9 +390,9 @@ class EngineHost(Client):
     async def _sweep_bus(self, now_us: int) -> None:
         await self.bus.sweep(now_us)
 
-    def _why_set_aside(self, run_id: str) -> str | None:
+    async def _why_set_aside(self, run_id: str) -> str | None:
         error = self._engine.set_aside_runs.get(run_id) if self._engine is not None else None
-        return None if error is None else str(error)
+        return str(error) if error is not None else await super()._why_set_aside(run_id)
 
     def _requested(self, run_id: str) -> None:
         if self._engine is not None:

@@ -116,7 +116,7 @@ class RemoteTasks:
         self._to_withdraw: dict[str, ErrorInfo | None] = {}
         self._flushing: asyncio.Task[None] | None = None
         self._checks: set[asyncio.Task[None]] = set()
-        self._rechecks: set[asyncio.TimerHandle] = set()
+        self._rechecks: dict[str, asyncio.TimerHandle] = {}
         self._is_closed = False
         self._stop_listening = self._registry.on_register(lambda task: self._handler_arrived(task.name))
 
@@ -156,6 +156,10 @@ class RemoteTasks:
         for run_id in runs:
             self._owner.wake(run_id)
 
+    def awaited_runs(self) -> set[str]:
+        """Runs of which an attempt is in another process, or on its way there."""
+        return {known.assignment.run_id for known in self._known.values()} | set(self._rechecks)
+
     def waiting_for_handler(self) -> Mapping[str, int]:
         """How many attempts are in other processes, or wait for one, by handlers that are not registered here."""
         return Counter(
@@ -178,7 +182,7 @@ class RemoteTasks:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for handle in self._rechecks:
+        for handle in self._rechecks.values():
             handle.cancel()
         is_clean = not self._to_send and not self._to_look_for
         for token in tuple(self._known):
@@ -340,8 +344,9 @@ class RemoteTasks:
 
     def _recheck(self, run_id: str) -> None:
         now_s = self._loop.time()
-        self._rechecks = {handle for handle in self._rechecks if handle.when() > now_s}
-        self._rechecks.add(self._loop.call_later(LEASED_RECHECK_S, self._owner.wake, run_id))
+        self._rechecks = {run: handle for run, handle in self._rechecks.items() if handle.when() > now_s}
+        if run_id not in self._rechecks:
+            self._rechecks[run_id] = self._loop.call_later(LEASED_RECHECK_S, self._owner.wake, run_id)
 
     def _by_queue(self, tokens: Iterable[str]) -> dict[str, list[str]]:
         """The first tokens, as many as one call takes, by queue; those that nobody remembers are left out."""

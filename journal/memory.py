@@ -35,6 +35,7 @@ from ductor.journal.memory_digests import MemoryDigests
 from ductor.journal.memory_inputs import MemoryInputs
 from ductor.journal.memory_leases import MemoryLeases
 from ductor.journal.memory_rows import RunRows, poison_in
+from ductor.journal.memory_set_aside import MemorySetAside
 from ductor.journal.memory_transfer import MemoryTransfer
 from ductor.journal.memory_triggers import MemoryTriggers
 from ductor.journal.partitions import Partitions, partition_of
@@ -68,6 +69,7 @@ class MemoryStore(
     MemoryBulkControls,
     MemoryTransfer,
     MemoryCompaction,
+    MemorySetAside,
 ):
     """See the module's docstring.
 
@@ -83,7 +85,6 @@ class MemoryStore(
         self._loop: asyncio.AbstractEventLoop | None = None
         self._batches = 0
         self._run_ids: SortedItems[str] = SortedItems()
-        self._recoverable: SortedItems[str] = SortedItems()
         self._pending: SortedItems[str] = SortedItems()
         self._open: dict[tuple[str, str], SortedItems[str]] = {}
         self._due: SortedItems[tuple[int, str]] = SortedItems()
@@ -307,7 +308,7 @@ class MemoryStore(
     ) -> Sequence[str]:
         """Ids of `pending` and `running` runs of these partitions in order of id, a page at a time."""
         self._check_open()
-        return list(islice(_within(self._recoverable.ascending(after_run_id), partitions), limit))
+        return list(islice(self._within(self._recoverable.ascending(after_run_id), partitions), limit))
 
     async def runs_to_wake(self, now_us: int, limit: int, partitions: Partitions = None) -> Sequence[str]:
         """Ids of runs of these partitions that something waits for. Each cause gets its turn: the oldest of every
@@ -321,9 +322,14 @@ class MemoryStore(
             self._unpaused(self._with_messages),
             self._left_pending(now_us),
         )
-        turns = zip_longest(*(islice(_within(cause, partitions), limit) for cause in causes))
+        turns = zip_longest(*(islice(self._within(cause, partitions), limit) for cause in causes))
         distinct = dict.fromkeys(run_id for turn in turns for run_id in turn if run_id is not None)
         return list(distinct)[:limit]
+
+    def _within(self, run_ids: Iterable[str], partitions: Partitions) -> Iterable[str]:
+        """Those of these partitions that were not set aside."""
+        left = (run_id for run_id in run_ids if run_id not in self._set_aside)
+        return left if partitions is None else (run_id for run_id in left if partition_of(run_id) in partitions)
 
     def _left_pending(self, now_us: int) -> Iterable[str]:
         """Child runs that have just begun are left to the host that has begun them."""
@@ -430,10 +436,6 @@ class MemoryStore(
             queue_limit=self._queue_limit,
             reason="" if self._is_open else "the store is closed",
         )
-
-
-def _within(run_ids: Iterable[str], partitions: Partitions) -> Iterable[str]:
-    return run_ids if partitions is None else (run_id for run_id in run_ids if partition_of(run_id) in partitions)
 
 
 def _fits(head: Head, which: RunFilter) -> bool:

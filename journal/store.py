@@ -44,6 +44,7 @@ from ductor.journal.records import (
     UnscannedWait,
     WaitingRun,
 )
+from ductor.journal.set_aside_store import SetAsideStore
 from ductor.journal.transfer import TransferStore
 
 MAX_UNCONSUMED_MESSAGES = 1_000
@@ -69,7 +70,7 @@ MAX_FEED_PAGE_BYTES = 16 * 1024 * 1024
 """Bytes of events in one page of the feed, unless its reader wants fewer; the last row of the page may go beyond."""
 
 
-class Store(BulkControlStore, CompactionStore, DigestStore, LeaseStore, TransferStore, Protocol):
+class Store(BulkControlStore, CompactionStore, DigestStore, LeaseStore, SetAsideStore, TransferStore, Protocol):
     """See the module's docstring. Reads raise StoreUnavailableError when the database can't be reached."""
 
     async def open(self) -> None:

@@ -470,6 +470,15 @@ CREATE TABLE ductor.eec_host (
 );
 COMMENT ON TABLE ductor.eec_host IS 'Hosts and their latest heartbeat by the clock of the database.';
 
+CREATE TABLE ductor.eec_run_set_aside (
+    run_id uuid PRIMARY KEY,
+    tenant text COLLATE "C" NOT NULL,
+    reason text NOT NULL,
+    host_id text NOT NULL,
+    at_us bigint NOT NULL
+);
+COMMENT ON TABLE ductor.eec_run_set_aside IS 'Runs that hosts leave alone until somebody releases them.';
+
 CREATE FUNCTION ductor.eec_now_us() RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE
     AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
 COMMENT ON FUNCTION ductor.eec_now_us IS 'The clock of the database.';

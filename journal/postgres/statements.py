@@ -57,6 +57,7 @@ QUERIES: Mapping[str, Statement] = {
         "bulk_controls.sql",
         "transfer.sql",
         "compaction.sql",
+        "set_aside.sql",
     )
     for name, text in read_named(file).items()
 } | {

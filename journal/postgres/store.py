@@ -23,6 +23,7 @@ from ductor.journal.postgres.messages import Messages
 from ductor.journal.postgres.migrations import check_schema
 from ductor.journal.postgres.reader import inputs, loads
 from ductor.journal.postgres.runs import Runs
+from ductor.journal.postgres.set_aside import SetAside
 from ductor.journal.postgres.settings import ConnectionSettings, WriterLimits
 from ductor.journal.postgres.transfer import Transfer
 from ductor.journal.postgres.triggers import Triggers
@@ -34,7 +35,20 @@ _logger = logging.getLogger(__name__)
 
 
 class PostgresStore(
-    Runs, Wakeups, Inputs, Messages, Bus, Triggers, Digests, Leases, BulkControls, Catalog, Feed, Transfer, Compaction
+    Runs,
+    Wakeups,
+    Inputs,
+    Messages,
+    Bus,
+    Triggers,
+    Digests,
+    Leases,
+    BulkControls,
+    Catalog,
+    Feed,
+    Transfer,
+    Compaction,
+    SetAside,
 ):
     """The journal in PostgreSQL 14 or newer. The schema is made by `migrate`, never on the side.
 

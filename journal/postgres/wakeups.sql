@@ -6,9 +6,10 @@
 -- A run's partition is the last byte of its id.
 
 -- name: runs_to_recover
-SELECT run_id::text FROM ductor.eec_workflow_run
+SELECT run_id::text FROM ductor.eec_workflow_run r
 WHERE status IN ('pending', 'running') AND (:after_run_id::uuid IS NULL OR run_id > :after_run_id::uuid)
     AND (:partitions::integer[] IS NULL OR get_byte(uuid_send(run_id), 15) = ANY(:partitions::integer[]))
+    AND NOT EXISTS (SELECT FROM ductor.eec_run_set_aside s WHERE s.run_id = r.run_id)
 ORDER BY run_id
 LIMIT :limit::integer
 
@@ -55,7 +56,9 @@ due AS (
          AND (:partitions::integer[] IS NULL OR get_byte(uuid_send(run_id), 15) = ANY(:partitions::integer[]))
      ORDER BY run_id LIMIT :limit::integer)
 )
-(SELECT run_id::text FROM due GROUP BY run_id ORDER BY min(turn * 5 + cause) LIMIT :limit::integer)
+(SELECT run_id::text FROM due
+ WHERE NOT EXISTS (SELECT FROM ductor.eec_run_set_aside s WHERE s.run_id = due.run_id)
+ GROUP BY run_id ORDER BY min(turn * 5 + cause) LIMIT :limit::integer)
 UNION ALL
 (SELECT NULL WHERE EXISTS (SELECT FROM attempts WHERE status = 'paused')
     OR EXISTS (SELECT FROM messages WHERE status = 'paused'))
