@@ -1,0 +1,79 @@
+"""What a host tells those who watch it: metrics, traces. Rooms know this class and no library of theirs.
+
+Everything about a run is told in one place, `committed`, after the commit was answered `Appended`: a tick that lost its
+version check, an attempt that was delivered twice, a commit whose answer was lost and that was sent again are told
+once, because the journal has them once. A host that dies between the commit and the call tells nothing, and nobody else
+does in its place.
+
+An engine that nobody watches has no observer at all, and asks `is None` once a tick. An observer is called on the event
+loop, must not block, and must not raise.
+"""
+
+from collections.abc import Callable, Sequence
+
+from ductor.journal.commit import CommitAnswer
+from ductor.journal.events import AnyEvent
+from ductor.journal.state import RunState
+
+AnswerCommit = Callable[[CommitAnswer], None]
+
+
+class Observer:
+    """Watches, and does nothing; override what is of interest."""
+
+    def ticked(self, duration_s: float) -> None:
+        """A tick was computed, whether it decided anything or not."""
+
+    def submitting(self, answer: AnswerCommit) -> AnswerCommit:
+        """A commit goes to the store: what shall take its answer. It has to pass it on to `answer`, at once."""
+        return answer
+
+    def committed(self, state: RunState, events: Sequence[AnyEvent], *, has_begun: bool) -> None:
+        """A tick's events are in the journal, and `state` has them; neither may be changed or kept.
+
+        Args:
+            state: its `at_us` is when the tick began, its `version` names the row.
+            has_begun: with this row the run has left `pending`, or had not been there before: once in its life, whoever
+                has written its first row.
+        """
+
+    def conflicted(self, run_id: str) -> None:
+        """A commit lost its version check; the tick is computed again."""
+
+    def batch_written(self, commits: int, duration_s: float) -> None:
+        """The store has written a batch of so many commits. Stores that write none by one don't tell."""
+
+
+class Observers(Observer):
+    """Several as one."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = tuple(observers)
+
+    def ticked(self, duration_s: float) -> None:
+        for one in self._observers:
+            one.ticked(duration_s)
+
+    def submitting(self, answer: AnswerCommit) -> AnswerCommit:
+        for one in self._observers:
+            answer = one.submitting(answer)
+        return answer
+
+    def committed(self, state: RunState, events: Sequence[AnyEvent], *, has_begun: bool) -> None:
+        for one in self._observers:
+            one.committed(state, events, has_begun=has_begun)
+
+    def conflicted(self, run_id: str) -> None:
+        for one in self._observers:
+            one.conflicted(run_id)
+
+    def batch_written(self, commits: int, duration_s: float) -> None:
+        for one in self._observers:
+            one.batch_written(commits, duration_s)
+
+
+def observer_of(observers: Sequence[Observer]) -> Observer | None:
+    """One observer for all of them; None for none."""
+    if not observers:
+        return None
+    return observers[0] if len(observers) == 1 else Observers(observers)
