@@ -1,0 +1,1 @@
+../../../ductor/processes.py
