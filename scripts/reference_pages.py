@@ -25,6 +25,8 @@ LIMIT_ROOMS = ("definitions", "journal", "actors", "projections")
 SETTINGS = {
     "actors/host.py": ("HostOptions",),
     "actors/engine.py": ("EngineOptions",),
+    "actors/remote_worker.py": ("WorkerOptions",),
+    "actors/queue/redis/settings.py": ("RedisSettings",),
     "journal/postgres/settings.py": ("ConnectionSettings", "WriterLimits"),
     "definitions/limits.py": ("Limits",),
     "projections/projector.py": ("ProjectorOptions",),
@@ -60,7 +62,7 @@ host = ductor.Host(options=HostOptions(drain_ms=60_000, engine=EngineOptions(con
 ```
 
 The command line takes its database from `--database` or `DUCTOR_DATABASE`, its tenant from `--tenant` or
-`DUCTOR_TENANT`. Without a database both use an embedded server in `.ductor/postgres`."""
+`DUCTOR_TENANT`, hosts and workers their Redis from `--redis` or `DUCTOR_REDIS_URL`. Without a database both use an embedded server in `.ductor/postgres`."""
 
 
 def pages(checkout: Path) -> dict[str, str]:
