@@ -103,9 +103,7 @@ class Exporter:
         while version < last_version:
             rows = await store.history(run_id, after_version=version, limit=min(PAGE_ROWS, last_version - version))
             if not rows or (version and rows[0].version != version + 1):
-                raise RunNotExportedError(
-                    run_id, f"version {version + 1} of its journal is not there; export it again"
-                )
+                raise RunNotExportedError(run_id, f"version {version + 1} of its journal is not there; export it again")
             for row in rows:
                 yield transition_line(row)
             version = rows[-1].version
