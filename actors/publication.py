@@ -9,6 +9,7 @@ from ductor.definitions.compile import Compiled
 from ductor.definitions.documents.places import edge_place_key, field_key
 from ductor.definitions.errors import Place
 from ductor.definitions.manifest import CompiledManifest
+from ductor.definitions.program_bodies import body_sources
 from ductor.journal.records import PublishedDefinition
 
 _PLACES = msgspec.json.Decoder(dict[str, Place])
@@ -40,12 +41,22 @@ def places_of(record: PublishedDefinition) -> dict[str, Place]:
 
 
 def _expression_keys(manifest: CompiledManifest) -> Iterator[str]:
-    """The keys under which a program looks up the places of its expressions."""
+    """The keys under which programs of a manifest look up the places of their expressions."""
+    yield from _step_keys(manifest, "")
+    yield from ("output", "search_attributes", "repeat.until", "lease.key")
+    for index, handler in enumerate(manifest.on):
+        yield f"on[{index}].match"
+        yield from (f"on[{index}].effects.{name}" for name in handler.effects)
+    for body in body_sources(manifest):
+        yield from _step_keys(body.manifest, f"{body.key}/")
+        yield f"steps.{body.key}.do.output"
+
+
+def _step_keys(manifest: CompiledManifest, prefix: str) -> Iterator[str]:
+    """Those of steps and edges. Args: `prefix` is that of the refs, of a body as `outer/`."""
     for step in (*manifest.steps, *manifest.defer):
         for field in step.compiled_fields():
-            yield field_key(step.ref, field.path)
+            yield field_key(f"{prefix}{step.ref}", field.path)
     for edge in manifest.edges:
         if edge.when is not None:
-            yield edge_place_key(edge)
-    yield "output"
-    yield "search_attributes"
+            yield edge_place_key(edge, prefix)
