@@ -1,8 +1,8 @@
 """A second opinion on scatters: which child may begin, and when the scatter is done.
 
 Rule *children*: a child begins while its scatter waits, once, in the order of the items, after the pause between two
-starts; when all children have settled the scatter settles in the same row, and none is under way after it, unless its
-run is ending. A redrive begins those anew that it says, the others stay.
+starts; when all children have settled the scatter settles in the same row, with their numbers, and none is under way
+after it, unless its run is ending. A redrive begins those anew that it says, the others stay.
 """
 
 import re
@@ -66,6 +66,16 @@ class ScatterModel:
             fan.ended[index] = event.status
         elif event.node in self._fans:
             self._fans[event.node].is_open = False
+            if event.status == "succeeded":
+                self._check_counts(event, self._fans[event.node])
+
+    def _check_counts(self, event: NodeSettled, fan: Fan) -> None:
+        statuses = list(fan.ended.values())
+        counted = {status: statuses.count(status) for status in ("succeeded", "failed")}
+        total = len(fan.ended) + len(fan.to_begin) + len(fan.under_way)
+        expected = {"total": total, **counted, "cancelled": total - sum(counted.values())}
+        if event.output != expected:
+            self._report(f"{event.node} counts {event.output}, and it is {expected}")
 
     def reset(self, resets: Mapping[str, NodeReset]) -> Iterator[str]:
         """A redrive. Gives the children that begin anew, or are gone with their items."""

@@ -16,11 +16,12 @@ from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.journal.codec import decode_value, encode_state
 from ductor.journal.events import TERMINAL_RUN_STATUSES
 from ductor.journal.ids import attempt_token
-from ductor.journal.records import LoadedRun
+from ductor.journal.records import Head, LoadedRun
 from ductor.journal.replay import loaded_state
 from ductor.journal.state import RunState
 from scripts.simulation.chains import check_chains, states_of
 from scripts.simulation.database import SimulatedDatabase
+from scripts.simulation.gather_model import check_gathers
 from scripts.simulation.lease_model import check_leases
 from scripts.simulation.machines import World
 from scripts.simulation.replaying import check_replay
@@ -32,6 +33,22 @@ OVERDUE_US: Final = 5_000_000
 
 WINDOW_US: Final = 25_000_000
 """Longer than any window of a digest is open."""
+
+OF_HEAD: Final = (
+    "status",
+    "tenant",
+    "definition",
+    "manifest_hash",
+    "key",
+    "parent_run_id",
+    "parent_node",
+    "root_run_id",
+    "chain_run_id",
+    "iteration",
+    "successor_run_id",
+    "compensated",
+)
+"""What the head of a run repeats of its journal."""
 
 Report = Callable[[str, str, str], None]
 
@@ -144,13 +161,25 @@ def check_runs(world: World, watcher: Watcher, report: Report) -> int:
         check_replay(run, rows, world.database.payloads(run_id), programs, partial(report, run_id))
         if encode_state(loaded_state(run)) != encode_state(state):
             report(run_id, "live state", "what a snapshot and the rows after it give is not what all rows give")
-        if run.head.status != state.status:
-            report(run_id, "head", f"the head says {run.head.status}, the journal {state.status}")
+        _check_head(run.head, state, partial(report, run_id, "head"))
+        check_gathers(state, partial(report, run_id, "gather"))
         _check_beside(world, state, report)
         _check_messages(world, watcher, state, report)
     watcher.tree.check()
     check_chains(world.database, watcher, states_of(world.database), report)
     return count
+
+
+def _check_head(head: Head, state: RunState, report: Callable[[str], None]) -> None:
+    """What people filter by is what the journal says."""
+    held: dict[str, object] = {name: getattr(state, name) for name in OF_HEAD}
+    held["ended_at_us"] = state.ended_at_us if state.is_terminal else None
+    if state.is_terminal:
+        held["error_type"] = None if state.error is None else state.error.type
+    for name, value in held.items():
+        said = getattr(head, name)
+        if said != value:
+            report(f"the head says that {name} is {said}, and the journal {value}")
 
 
 def _check_beside(world: World, state: RunState, report: Report) -> None:

@@ -1,0 +1,9 @@
+"""Bugs planted into the engine on purpose: the simulation has to find every one of them within its budget.
+
+Each is a small mutation. `PLANTED` lists them by name, with what they break.
+"""
+
+from scripts.simulation.planted import chains, coordinator, host, leases, store, tick, trees
+from scripts.simulation.planted.planting import PLANTED, PlantedBug
+
+__all__ = ["PLANTED", "PlantedBug", "chains", "coordinator", "host", "leases", "store", "tick", "trees"]
