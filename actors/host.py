@@ -33,6 +33,7 @@ from ductor.actors.observing import Observer
 from ductor.actors.queue.distributed import DistributedQueue
 from ductor.actors.queue.items import QueueDisturbance, QueueHealth
 from ductor.actors.queue.opening import MakeQueue, make_queue
+from ductor.actors.queue.policies import QueuePolicies
 from ductor.actors.queue.redis.settings import RedisSettings
 from ductor.actors.start import DEFAULT_TENANT
 from ductor.actors.sweeper import Sweeper
@@ -88,12 +89,14 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
         sweep_ms: between two looks at what waits in the database; a wakeup that was lost is repaired within this.
         heartbeat_ms: between two signs of life of this host; the same for all hosts of a database. A host that is not
             heard of for three of them, 3 s at least, is taken for dead.
+        policies: how the queue between processes serves tenants, and its bounds.
     """
 
     engine: EngineOptions = EngineOptions()
     drain_ms: int = 30_000
     sweep_ms: int = 500
     heartbeat_ms: int = 1_000
+    policies: QueuePolicies = QueuePolicies()
 
 
 class HostHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +127,7 @@ class EngineHost(Client):
         on_disturbance: called when the queue may have lost items, or can't serve those that it has.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a choice of its own, and most have defaults
         self,
         store: Store,
         registry: TaskRegistry,
@@ -176,6 +179,8 @@ class EngineHost(Client):
         if queue is not None:
             await queue.open()
         self.queue = queue
+        if queue is not None:
+            await self.options.policies.set(queue)
         engine = Engine(
             self.store,
             self.registry,

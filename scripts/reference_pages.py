@@ -62,8 +62,8 @@ host = ductor.Host(options=HostOptions(drain_ms=60_000, engine=EngineOptions(con
 ```
 
 The command line takes its database from `--database` or `DUCTOR_DATABASE`, its tenant from `--tenant` or
-`DUCTOR_TENANT`, hosts and workers their Redis from `--redis` or `DUCTOR_REDIS_URL`. Without a database both command line
-and Python use an embedded server in `.ductor/postgres`."""
+`DUCTOR_TENANT`, hosts and workers their Redis from `--redis` or `DUCTOR_REDIS_URL`. Without a database both command
+line and Python use an embedded server in `.ductor/postgres`."""
 
 
 def pages(checkout: Path) -> dict[str, str]:

@@ -11,6 +11,7 @@ from ductor.actors.queue.distributed import EnqueueOutcome
 from ductor.actors.queue.errors import QueueUnavailableError
 from ductor.actors.queue.items import Lease, QueueItem, TokenState
 from ductor.actors.queue.memory import MemoryQueue
+from ductor.actors.queue.policies import QueuePolicies
 from ductor.actors.remote_worker import RemoteWorker, WorkerOptions
 from ductor.actors.tasks import Task, TaskRegistry
 from ductor.definitions.compile import compile_text
@@ -18,6 +19,8 @@ from ductor.journal.memory import MemoryStore
 from ductor.testing import RepeatableIds
 from ductor.testing.loop import VirtualTimeLoop
 from tests.actors.hosting import definition
+
+NO_POLICIES = QueuePolicies()
 
 
 class WatchedQueue(MemoryQueue):
@@ -76,11 +79,15 @@ class RemoteBench:
 
     @asynccontextmanager
     async def host(
-        self, text: str, *tasks: Task[..., Any], remote_queues: tuple[str, ...] = (), drain_ms: int = 30_000
+        self,
+        text: str,
+        *tasks: Task[..., Any],
+        remote_queues: tuple[str, ...] = (),
+        policies: QueuePolicies = NO_POLICIES,
     ) -> AsyncIterator[EngineHost]:
         """A running host that has published the definition, and has these handlers."""
         await self.store.open()
-        options = HostOptions(engine=EngineOptions(remote_queues=remote_queues), drain_ms=drain_ms)
+        options = HostOptions(engine=EngineOptions(remote_queues=remote_queues), policies=policies)
         host = EngineHost(
             self.store,
             TaskRegistry(tasks),

@@ -4,7 +4,8 @@ import asyncio
 
 from ductor.actors.context import TaskContext
 from ductor.actors.host import EngineHost
-from ductor.actors.queue.items import QueueDisturbance, QueuePolicy
+from ductor.actors.queue.items import LanePolicy, QueueDisturbance, QueuePolicy
+from ductor.actors.queue.policies import QueuePolicies, TenantInQueue
 from ductor.actors.remote_worker import WorkerOptions
 from ductor.actors.tasks import task
 from ductor.journal.records import Control
@@ -178,6 +179,28 @@ async def test_a_full_queue_is_tried_again():
         async with bench.worker(work):
             for run_id in runs:
                 assert (await host.outcome(run_id, timeout_ms=60_000)).status == "completed"
+
+
+@virtual_time
+async def test_a_host_sets_the_policies_of_queues_and_tenants():
+    bench = RemoteBench()
+    calls: list[str] = []
+
+    @task("work")
+    async def counted() -> None:
+        calls.append("work")
+        await asyncio.sleep(10)
+
+    policies = QueuePolicies(
+        queues={"default": QueuePolicy(max_queued=5)},
+        tenants=(TenantInQueue(queue="default", tenant="default", policy=LanePolicy(max_in_flight=2)),),
+    )
+    async with bench.host(ONE, policies=policies) as host, bench.worker(counted):
+        runs = [(await host.start("subject")).run_id for _ in range(4)]
+        await asyncio.sleep(5)
+        assert len(calls) == 2
+        for run_id in runs:
+            assert (await host.outcome(run_id, timeout_ms=60_000)).status == "completed"
 
 
 @virtual_time
