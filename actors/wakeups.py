@@ -36,6 +36,7 @@ class Wakeups:
         self._unsent: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self._has_unsent = asyncio.Event()
+        self._is_stopping = False
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -44,6 +45,8 @@ class Wakeups:
 
     async def stop(self) -> None:
         """Send what is to be sent, if the queue takes it at once, and end."""
+        self._is_stopping = True  # a call that ends just when it is cancelled may come back as if it had not been
+        self._has_unsent.set()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -71,7 +74,7 @@ class Wakeups:
             await self._queue.acknowledge(leases)
 
     async def _send_all(self) -> None:
-        while True:
+        while not self._is_stopping:
             await self._has_unsent.wait()
             try:
                 await self._send()
@@ -79,7 +82,7 @@ class Wakeups:
                 _log.warning("%d wakeups are left to sweepers: %s", len(self._unsent), error)
                 self._unsent.clear()
                 await asyncio.sleep(UNAVAILABLE_PAUSE_S)
-            if not self._unsent:
+            if not self._unsent and not self._is_stopping:
                 self._has_unsent.clear()
 
     async def _send(self) -> None:
@@ -94,7 +97,7 @@ class Wakeups:
 
     async def _receive_all(self) -> None:
         queues = [system_queue(self._own_id)]
-        while True:
+        while not self._is_stopping:
             try:
                 leases = await self._queue.lease(
                     queues, max_items=MAX_ITEMS_PER_CALL, visibility_ms=VISIBILITY_MS, wait_ms=LEASE_WAIT_MS

@@ -24,6 +24,7 @@ from ductor.journal.ids import SystemIds
 from ductor.journal.lease_store import LeaseEntry
 from ductor.journal.recorded import recorded_run
 from ductor.journal.records import EventReceipt, Head, InboxEntry, PublishedDefinition, RunFilter
+from ductor.journal.set_aside_store import SetAsideRun
 from ductor.journal.store import Store
 from ductor.read_models import ReadModelClient
 from ductor.replay import Replay
@@ -220,6 +221,18 @@ class Client(ReadModelClient):
         """
         place = None if after is None else (self.tenant, *after)
         return await self.engine.leases(tenant=self.tenant, key=key, run_id=run_id, after=place, limit=limit)
+
+    async def runs_set_aside(self, *, after_run_id: str | None = None, limit: int = 100) -> Sequence[SetAsideRun]:
+        """Runs of the tenant that hosts leave alone until somebody releases them, in order of id; each with its reason.
+
+        Args:
+            after_run_id: the last run of the page before.
+        """
+        return await self.engine.runs_set_aside(tenant=self.tenant, after_run_id=after_run_id, limit=limit)
+
+    async def release(self, run_id: str) -> bool:
+        """Let hosts take up a run again that was set aside. False if it was not. Raises RunNotFoundError."""
+        return await self.engine.release(run_id, tenant=self.tenant)
 
     async def pause_all(
         self, definition: str | None = None, *, by: str = "", reason: str = "", request_id: str | None = None

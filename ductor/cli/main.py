@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "compensate": "Undo what a run has done.",
     "continue": "Let a run begin anew with what it has learned.",
     "compact": "Let the history of a run begin now.",
+    "release": "Let a run go on that was set aside.",
     "receipt": "Tell what became of something that was sent or asked.",
     "replay": "Look at what a run was, prove it, and try what else it might have been.",
     "verify": "Prove that nothing of a run's record was changed.",

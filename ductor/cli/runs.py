@@ -14,18 +14,27 @@ UNDONE_WORDS: Final = {"true": "undone", "partial": "undone in part"}
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class LineageOptions:
-    """Of which family runs are listed."""
+class WhichOptions:
+    """Which runs are listed."""
 
     parent: Annotated[str | None, Parameter(help="Id of a run: only those that it has started.")] = None
     root: Annotated[str | None, Parameter(help="Id of a run: only those below it, at any depth.")] = None
+    set_aside: Annotated[
+        bool,
+        Parameter(
+            name="--set-aside",
+            negative="",
+            help="Only runs that hosts leave alone until they are released, each with its reason; of the other options "
+            "`--limit` counts.",
+        ),
+    ] = False
 
 
 def runs(
     *,
     status: Annotated[tuple[RunStatus, ...], Parameter(negative="")] = (),
     definition: str | None = None,
-    lineage: LineageOptions = LineageOptions(),
+    which: WhichOptions = WhichOptions(),
     limit: Annotated[int, Parameter(help="How many at most.")] = 50,
     before: str | None = None,
     continued: Annotated[bool, Parameter(negative="")] = False,
@@ -49,6 +58,13 @@ def runs(
     from ductor.cli.output import print_rows, timestamp
     from ductor.cli.session import connected, run_async
 
+    async def list_set_aside() -> int:
+        async with connected(database, output.output) as client:
+            marks = await client.runs_set_aside(limit=limit)
+        cells = [(mark.run_id, mark.definition, timestamp(mark.at_us), mark.host_id, mark.reason) for mark in marks]
+        print_rows(marks, output.output, ("run", "definition", "since (UTC)", "by host", "reason"), cells)
+        return 0
+
     if not 1 <= limit <= 1_000:
         raise ArgumentError("--limit", f"from 1 to 1000, found {limit}")
 
@@ -57,8 +73,8 @@ def runs(
             heads = await client.runs(
                 definition=definition,
                 statuses=status,
-                parent=lineage.parent,
-                root=lineage.root,
+                parent=which.parent,
+                root=which.root,
                 before=before,
                 limit=limit,
                 shows_continued=continued,
@@ -79,4 +95,4 @@ def runs(
         print_rows(heads, output.output, columns, cells)
         return 0
 
-    return run_async(work())
+    return run_async(list_set_aside() if which.set_aside else work())

@@ -19,6 +19,7 @@ from scripts.benchmarks.attempts import measure_attempts
 from scripts.benchmarks.cost_centres import measure_cost_centres
 from scripts.benchmarks.fan_out import measure_fan_out
 from scripts.benchmarks.folding import measure_fold
+from scripts.benchmarks.hosts import measure_hosts
 from scripts.benchmarks.journal_size import measure_journal_size
 from scripts.benchmarks.latency import measure_latency
 from scripts.benchmarks.leases import measure_leases
@@ -104,6 +105,10 @@ async def _loading(server: BenchmarkServer, is_quick: bool) -> list[Table]:
     return await measure_loading(server, is_quick=is_quick)
 
 
+async def _hosts(server: BenchmarkServer, is_quick: bool) -> list[Table]:
+    return await measure_hosts(server, is_quick=is_quick)
+
+
 async def _workers(server: BenchmarkServer, is_quick: bool) -> list[Table]:
     return [await measure_remote_work(server, is_quick=is_quick)]
 
@@ -126,6 +131,7 @@ MEASUREMENTS: dict[str, Measure] = {
     "fan-out": _fan_out,
     "leases": _leases,
     "workers": _workers,
+    "hosts": _hosts,
     "loading": _loading,
 }
 

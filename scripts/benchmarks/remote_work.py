@@ -44,7 +44,7 @@ async def measure_remote_work(server: BenchmarkServer, *, is_quick: bool) -> Tab
         note=f"latency: one run at a time; throughput: {IN_FLIGHT} at a time",
     )
     share = 4 if is_quick else 1
-    with _redis() as redis:
+    with redis_of_its_own() as redis:
         for workers, url in ((0, None), (1, redis.url), (2, redis.url), (1, None), (2, None)):
             dsn = await server.fresh_database(f"workers_{workers}_{'redis' if url else 'postgres'}")
             async with _runs(dsn, url, workers) as runs:
@@ -67,7 +67,7 @@ async def measure_remote_work(server: BenchmarkServer, *, is_quick: bool) -> Tab
 
 
 @contextmanager
-def _redis() -> Iterator[RedisServer]:
+def redis_of_its_own() -> Iterator[RedisServer]:
     """A Redis of its own that keeps nothing on disk."""
     directory = Path(tempfile.mkdtemp(prefix="ductor-bench-redis-"))
     server = RedisServer(directory)

@@ -1,6 +1,7 @@
 """Hosts and workers in processes of their own, for being killed."""
 
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
@@ -26,6 +27,22 @@ class ProgramProcess:
         assert self._process is not None
         self._process.kill()
         await self._process.wait()
+
+    async def stop(self) -> int:
+        """Tell it to end, as a process supervisor would; its exit status."""
+        assert self._process is not None
+        self._process.terminate()
+        return await self._process.wait()
+
+    def freeze(self) -> None:
+        """Let it stand still, with everything that it has open."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on, as if no time had passed."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
 
 class HostProcess(ProgramProcess):

@@ -1,6 +1,7 @@
-"""A host without handlers, or a worker, to be killed: `python -m tests.chaos.remote_program ROLE DSN REDIS LEDGER`.
+"""A host with or without handlers, or a worker, to be killed: `python -m tests.chaos.remote_program ROLE ...`.
 
-ROLE is `host` or `worker`. Workers write to the ledger as the host of `host_program` does.
+ROLE is `host`, `host_alone` (it has handlers) or `worker`; REDIS may be empty. Handlers write to the ledger as those of
+`host_program` do.
 """
 
 import asyncio
@@ -17,10 +18,12 @@ VISIBILITY_MS = 2_000
 async def main(role: str, dsn: str, redis: str, ledger_file: str) -> None:
     """Serve until killed."""
     serving: ductor.Host | ductor.Worker
-    if role == "host":
+    ledger = os.open(ledger_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    if role == "host_alone":
+        serving = ductor.Host(tasks=handlers(ledger), database=dsn, redis=redis, projections=None)
+    elif role == "host":
         serving = ductor.Host(database=dsn, redis=redis, projections=None)
     else:
-        ledger = os.open(ledger_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         options = WorkerOptions(visibility_ms=VISIBILITY_MS, concurrency=16)
         serving = ductor.Worker(tasks=handlers(ledger), database=dsn, redis=redis, options=options)
     async with serving:
