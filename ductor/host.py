@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ductor.actors.client import Client as EngineClient
 from ductor.actors.host import EngineHost, HostHealth, HostOptions
+from ductor.actors.observing import Observer, observer_of
 from ductor.actors.queue.opening import redis_settings
 from ductor.actors.queue.redis.settings import RedisSettings
 from ductor.actors.tasks import Task, TaskRegistry, task
@@ -19,6 +20,8 @@ from ductor.handlers import missing_handlers
 from ductor.journal.clock import Clock, SystemClock
 from ductor.journal.ids import Ids, SystemIds
 from ductor.journal.store import Store
+from ductor.observability.batches import watch_batches
+from ductor.observability.health import Phase
 from ductor.process import until_told_to_stop
 from ductor.read_models import start_projector
 
@@ -47,6 +50,10 @@ class Host(Client):
         redis: the queue between processes: an address, as `redis://host:6379/0`, or settings. Without it PostgreSQL is
             the queue, and work for other processes takes longer to get there.
         clock, ids: sources of time and identifiers; a test gives its own.
+        observers: who is told what happens: metrics, traces (`ductor.observability`).
+
+    Attributes:
+        phase: where the host is in its life.
 
     Raises:
         DuplicateTaskError, InvalidTaskError: from the constructor. Entering raises DefinitionError with every
@@ -68,8 +75,11 @@ class Host(Client):
         redis: str | RedisSettings | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         super().__init__(database, tenant=tenant, directory=directory)
+        self.phase: Phase = "new"
+        self._observer = observer_of(observers)
         self.registry = TaskRegistry(one if isinstance(one, Task) else task(one) for one in tasks)
         if isinstance(definitions, str | Path | Mapping | Compiled | SourceDefinition):
             self._definitions: tuple[DefinitionSource, ...] = (definitions,)
@@ -87,6 +97,20 @@ class Host(Client):
         engine = super().engine
         assert isinstance(engine, EngineHost)
         return engine
+
+    async def open(self) -> None:
+        """Begin to carry out runs. `async with` does this."""
+        self.phase = "starting"
+        await super().open()
+        self.phase = "running"
+
+    async def close(self) -> None:
+        """Drain, and let go of everything that `open` took."""
+        self.phase = "draining"
+        try:
+            await super().close()
+        finally:
+            self.phase = "stopped"
 
     async def health(self) -> HostHealth:
         """The host's state, for health reports."""
@@ -115,7 +139,10 @@ class Host(Client):
             options=self._options,
             functions=self._functions,
             redis=self._redis,
+            observer=self._observer,
         )
+        if self._observer is not None:
+            watch_batches(store, self._observer)
         self._engine = engine
         await self.publish(*found)
         for name, users in missing_handlers((one.compiled.manifest for one in found), self.registry.names).items():

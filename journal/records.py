@@ -275,9 +275,11 @@ class FeedLag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """The store's state for health reports."""
+    """The store's state for health reports. `needs_restart`: it has stopped by a defect, and only a new process writes
+    again."""
 
     is_available: bool
     queued_commits: int
     queue_limit: int
     reason: str = ""
+    needs_restart: bool = False

@@ -99,6 +99,11 @@ class TieredQueue:
         self._closing = asyncio.Event()
         self._is_closed = False
 
+    @property
+    def tiers(self) -> tuple[DistributedQueue, DistributedQueue]:
+        """Both, for who wants to look at each: the first may be away."""
+        return self._first, self._second
+
     async def open(self) -> None:
         self._is_closed = False
         self._closing = asyncio.Event()

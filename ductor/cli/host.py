@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from ductor.cli.arguments import ArgumentError
 from ductor.cli.options import DatabaseOptions, OutputOptions, RedisOptions
 from ductor.journal.partitions import PARTITIONS
 
 if TYPE_CHECKING:
     from ductor.actors.host import HostHealth
+    from ductor.host import Host
+    from ductor.observability.endpoint import Endpoint
+    from ductor.observability.metrics import Metrics
 
 
 @Parameter(name="*")
@@ -35,6 +39,22 @@ class ServingOptions:
             help="So many hosts, each in a process of its own. One that ends is started again.",
         ),
     ] = 1
+    metrics_port: Annotated[
+        int | None,
+        Parameter(
+            name="--metrics-port",
+            env_var="DUCTOR_METRICS_PORT",
+            help="Answer /metrics, /health and /ready over HTTP. Several processes have a port each, from this one on.",
+        ),
+    ] = None
+    metrics_address: Annotated[
+        str,
+        Parameter(
+            name="--metrics-address",
+            env_var="DUCTOR_METRICS_ADDRESS",
+            help="Where to listen for that: an address that only your monitoring reaches.",
+        ),
+    ] = "127.0.0.1"
 
 
 def host(
@@ -63,7 +83,7 @@ def host(
 
     from ductor.actors.engine import EngineOptions
     from ductor.actors.host import HostOptions
-    from ductor.cli.arguments import ArgumentError, duration_argument
+    from ductor.cli.arguments import duration_argument
     from ductor.cli.serving import serve
     from ductor.handlers import load_tasks
     from ductor.host import Host
@@ -75,6 +95,7 @@ def host(
     assert drain_ms is not None
     assert interval_ms is not None
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    metrics = _metrics(serving)
     engine = Host(
         tasks=load_tasks(tasks),
         definitions=definitions if definitions is not None else (),
@@ -82,13 +103,41 @@ def host(
         tenant=database.tenant,
         options=HostOptions(drain_ms=drain_ms, engine=EngineOptions(remote_queues=serving.leave)),
         redis=redis.settings,
+        observers=() if metrics is None else (metrics,),
     )
     names = engine.registry.names
-    work = partial(serve, engine, "host", interval_ms, output.output, lambda health: _line(health, names))
+    endpoint = _endpoint(engine, metrics, serving)
+    work = partial(
+        serve, engine, "host", interval_ms, output.output, lambda health: _line(health, names), around=endpoint
+    )
     if serving.processes == 1:
         work()
         return 0
     return ProcessGroup(serving.processes, lambda: work() or 0).run()
+
+
+def _metrics(serving: ServingOptions) -> "Metrics | None":
+    if serving.metrics_port is None:
+        return None
+    try:
+        from ductor.observability.metrics import Metrics
+    except ModuleNotFoundError as error:
+        raise ArgumentError("--metrics-port", "needs `pip install 'ductor-engine[metrics]'`") from error
+    return Metrics()
+
+
+def _endpoint(host: "Host", metrics: "Metrics | None", serving: ServingOptions) -> "Endpoint | None":
+    from ductor.observability.endpoint import Endpoint
+
+    if serving.metrics_port is None:
+        return None
+    return Endpoint(
+        host,
+        metrics=metrics,
+        address=serving.metrics_address,
+        port=serving.metrics_port,
+        ports=serving.processes,
+    )
 
 
 def _line(health: "HostHealth", tasks: tuple[str, ...]) -> str:

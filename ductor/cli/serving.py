@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol, TypeVar
 
 from ductor.cli.options import OutputFormat
@@ -37,16 +38,37 @@ class Serving(Protocol[T_co]):
         ...
 
 
-def serve(serving: Serving[T], what: str, interval_ms: int, output: OutputFormat, line: Callable[[T], str]) -> None:
+def serve(
+    serving: Serving[T],
+    what: str,
+    interval_ms: int,
+    output: OutputFormat,
+    line: Callable[[T], str],
+    *,
+    around: AbstractAsyncContextManager[object] | None = None,
+) -> None:
     """Serve until told to stop, then drain.
 
     Args:
         what: it is, in a word.
         interval_ms: between two reports of its health.
         line: a report for people.
+        around: entered before it begins, and left when it has drained.
     """
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        runner.run(_serve(serving, what, interval_ms / 1_000, output, line))
+        runner.run(_serve_within(around or nullcontext(), serving, what, interval_ms / 1_000, output, line))
+
+
+async def _serve_within(
+    around: AbstractAsyncContextManager[object],
+    serving: Serving[T],
+    what: str,
+    interval_s: float,
+    output: OutputFormat,
+    line: Callable[[T], str],
+) -> None:
+    async with around:
+        await _serve(serving, what, interval_s, output, line)
 
 
 async def _serve(

@@ -102,6 +102,10 @@ class PostgresStore(
         """Queue a commit; `answer` is called once, on the loop. Raises OverloadedError for a start beyond the bound."""
         self._writer.submit(commit, answer)
 
+    def watch_batches(self, on_batch: Callable[[int, float], None] | None) -> None:
+        """Tell how many commits each batch has, and how many seconds it took to write; None for no more."""
+        self._writer.on_batch = on_batch
+
     async def health(self) -> StoreHealth:
         """Whether the store can serve."""
         writer = self._writer
@@ -113,6 +117,7 @@ class PostgresStore(
             queued_commits=writer.queued,
             queue_limit=self._limits.queue_commits,
             reason=reason if writer.is_open or reason else "the store is closed",
+            needs_restart=writer.has_stopped,
         )
 
 

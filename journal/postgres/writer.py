@@ -34,7 +34,8 @@ Pending = tuple[Commit, Callable[[CommitAnswer], None]]
 
 class Writer:
     """Commits in, answers out. `queued` counts commits that have no answer yet; `is_open` says whether more are
-    taken."""
+    taken. `on_batch` is told how many commits a batch had and how many seconds it took; None where nobody wants to
+    know."""
 
     def __init__(self, settings: ConnectionSettings, limits: WriterLimits) -> None:
         self._limits = limits
@@ -50,6 +51,12 @@ class Writer:
         self._defect = ""
         self.is_open = False
         self.queued = 0
+        self.on_batch: Callable[[int, float], None] | None = None
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether a defect has ended it."""
+        return bool(self._defect)
 
     @property
     def reason(self) -> str:
@@ -124,7 +131,12 @@ class Writer:
                 self._wake_a_lane()
             runs = [commit.run_id for commit, _ in batch]
             self._in_flight.update(runs)
-            await self._settle(lane, batch)
+            if self.on_batch is None:
+                await self._settle(lane, batch)
+            else:
+                began_s = loop.time()
+                await self._settle(lane, batch)
+                self.on_batch(len(batch), loop.time() - began_s)
             self._in_flight.difference_update(runs)
 
     def _take(self) -> list[Pending]:
