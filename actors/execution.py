@@ -32,17 +32,18 @@ from ductor.actors.attempt import Attempt
 from ductor.actors.failures import error_info
 from ductor.actors.handler_threads import HandlerThreads
 from ductor.actors.queue.syncmatch import SyncMatch
-from ductor.actors.task_output import StoredResult, stored_result
+from ductor.actors.task_output import stored_result
+from ductor.journal.codec import StoredValue
 from ductor.journal.events import ErrorInfo
 
 REPLACEMENT_PAUSE_S = 1.0
 """After a worker was cancelled from outside, or failed, its place stays empty this long."""
 
 
-class Succeeded(msgspec.Struct, frozen=True):
+class Succeeded(msgspec.Struct, frozen=True, gc=False):
     """The handler returned."""
 
-    result: StoredResult
+    result: StoredValue
 
 
 class Failed(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ import msgspec
 
 from ductor.actors.errors import ResultNotEncodableError
 from ductor.definitions.values import JsonValue
-from ductor.journal.codec import MAX_VALUE_DEPTH, StoredValue, checked_value, stored_value
+from ductor.journal.codec import MAX_VALUE_DEPTH, StoredValue, admitted_value
 from ductor.journal.errors import ValueRefusedError
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -29,25 +29,18 @@ class _NotPlainError(Exception):
         self.python_type, self.reason, self.path = _type_name(value), reason, ""
 
 
-class StoredResult(msgspec.Struct, frozen=True):
-    """What a handler returned as JSON, and what an event carries of it."""
-
-    value: JsonValue
-    stored: StoredValue
-
-
-def stored_result(task: str, result: object) -> StoredResult:
-    """The result as JSON, a copy that the handler can't change any more. Raises ResultNotEncodableError."""
-    value = json_of_result(task, result)
-    return StoredResult(value, stored_value(value, _WHAT))
-
-
 def json_of_result(task: str, result: object) -> JsonValue:
     """The result as JSON, a copy. Raises ResultNotEncodableError."""
-    if result is None:
-        return None
+    return stored_result(task, result).value
+
+
+def stored_result(task: str, result: object) -> StoredValue:
+    """The result as JSON, a copy that the handler can't change any more, and what an event carries of it.
+
+    Raises ResultNotEncodableError.
+    """
     try:
-        return checked_value(result, _WHAT)
+        return admitted_value(result, _WHAT)
     except ValueRefusedError:
         pass  # not plain JSON yet, or never
     try:
@@ -56,7 +49,7 @@ def json_of_result(task: str, result: object) -> JsonValue:
         path = error.path.removeprefix(".")
         raise ResultNotEncodableError(task, path, error.python_type, error.reason) from None
     try:
-        return checked_value(plain, _WHAT)
+        return admitted_value(plain, _WHAT)
     except ValueRefusedError as error:
         raise ResultNotEncodableError(task, error.path, _type_at(plain, error.path), error.reason) from None
 

@@ -401,10 +401,10 @@ def _result(attempt: Attempt, outcome: Outcome, worker: str, finished_at_us: int
     output = output_ref = payload = error = value = None
     name: Literal["succeeded", "failed", "cancelled"] = "cancelled"
     if isinstance(outcome, Succeeded):
-        name, stored = "succeeded", outcome.result.stored
+        name, stored = "succeeded", outcome.result
         output, output_ref, payload = stored.inline, stored.ref, stored.payload
         if output_ref is not None:
-            value = outcome.result.value
+            value = stored.value
     elif isinstance(outcome, Failed):
         name, error = "failed", outcome.error
     finished = AttemptFinished(

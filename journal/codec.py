@@ -49,7 +49,7 @@ _CUT = "…"
 _ATOMIC_TYPES = frozenset({str, bool, type(None)})
 
 
-class StoredValue(msgspec.Struct, frozen=True):
+class StoredValue(msgspec.Struct, frozen=True, gc=False):
     """A value, and what an event carries of it: itself (`inline`), or a reference and the payload to store beside."""
 
     value: JsonValue
@@ -261,7 +261,7 @@ def _check_object(entries: dict[object, object], depth_left: int, items_left: li
     for key, item in entries.items():
         if type(key) is not str:
             raise _RefusalError(f"the key {safe_text(repr(key), 80)} is no text")
-        if type(item) not in _ATOMIC_TYPES:
+        if type(item) not in _ATOMIC_TYPES and not (type(item) is int and -_INTEGER_BOUND < item < _INTEGER_BOUND):
             try:
                 _check(item, depth_left - 1, items_left)
             except _RefusalError as refusal:
@@ -272,7 +272,7 @@ def _check_object(entries: dict[object, object], depth_left: int, items_left: li
 def _check_list(items: list[object], depth_left: int, items_left: list[int]) -> None:
     _enter(len(items), depth_left, items_left)
     for index, item in enumerate(items):
-        if type(item) not in _ATOMIC_TYPES:
+        if type(item) not in _ATOMIC_TYPES and not (type(item) is int and -_INTEGER_BOUND < item < _INTEGER_BOUND):
             try:
                 _check(item, depth_left - 1, items_left)
             except _RefusalError as refusal:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import uuid_utils
 
+_new, _set = object.__new__, object.__setattr__
 _RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -32,7 +33,11 @@ class SystemIds:
 
     def commit_id(self) -> uuid.UUID:
         """128 random bits."""
-        return uuid.UUID(bytes=os.urandom(16))
+        # what UUID's constructor does for an integer that is known to fit, without looking at what else it may be given
+        commit_id = _new(uuid.UUID)
+        _set(commit_id, "int", int.from_bytes(os.urandom(16)))
+        _set(commit_id, "is_safe", uuid.SafeUUID.unknown)
+        return commit_id
 
 
 def is_run_id(text: str) -> bool:

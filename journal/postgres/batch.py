@@ -70,12 +70,14 @@ def make_batch(commits: Sequence[Commit]) -> Batch:
 
 def size_bytes(commit: Commit) -> int:
     """How much a commit adds to a batch, by its large parts; what it publishes stands in its events too."""
-    return (
-        len(commit.events)
-        + sum(len(payload.text) for payload in commit.payloads)
-        + sum(len(sent.payload.text) for sent in commit.sent if sent.payload is not None)
-        + sum(new_run_bytes(new) for new in commit.new_runs)
-    )
+    size = len(commit.events)
+    if commit.payloads:
+        size += sum(len(payload.text) for payload in commit.payloads)
+    if commit.sent:
+        size += sum(len(sent.payload.text) for sent in commit.sent if sent.payload is not None)
+    if commit.new_runs:
+        size += sum(new_run_bytes(new) for new in commit.new_runs)
+    return size
 
 
 def _text(data: bytes, what: str) -> str:

@@ -125,9 +125,9 @@ def test_results_that_are_too_large_are_refused():
 
 def test_a_large_result_is_referenced():
     small, large = stored_result("a.task", "x"), stored_result("a.task", "x" * MAX_INLINE_BYTES)
-    assert (small.stored.inline, small.stored.ref) == ("x", None)
-    assert large.stored.inline is None
-    assert large.stored.payload is not None
+    assert (small.inline, small.ref) == ("x", None)
+    assert large.inline is None
+    assert large.payload is not None
     assert large.value == "x" * MAX_INLINE_BYTES
 
 
