@@ -1,23 +1,30 @@
-"""Kills a host at its commits, and goes on with a new one on the same store.
+"""Kills a host at its commits, dispatches and acknowledgements, and goes on with a new one on the same store.
 
 A kill drops everything at once: the loop with its actors, timers, workers and handlers is left where it stands and
 never runs again, and whatever it still asks of its store is not heard. Then a new host starts, as after `kill -9` on
 the same machine. What may differ from an undisturbed run is how long it took and how often an attempt was delivered;
 nothing else.
 
-A kill *before* a commit means that it was never written, *after* that it is durable and nobody was told.
+| killed | before | after |
+| --- | --- | --- |
+| commit | it was never written | it is durable, and nobody was told |
+| dispatch | the journal says that the attempt runs, no worker has it | its handler has begun |
+| acknowledgement | the result is durable, its worker does not know | its worker has forgotten it |
 """
 
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, cast
 from warnings import catch_warnings
 
 import msgspec
 
+from ductor.actors.host import EngineHost
+from ductor.actors.messages import Assignment
+from ductor.actors.worker import WorkerPool
 from ductor.definitions.errors import DuctorError
 from ductor.journal.commit import Commit, CommitAnswer
 from ductor.journal.store import Store
@@ -33,17 +40,24 @@ Fate = Literal["before", "after"]
 FATES: Final[dict[int, Fate]] = {1: "before", 2: "after"}
 """Of a commit, by how often it has been tried, where hosts are killed at every commit."""
 
+Moment = Literal["commit", "dispatch", "acknowledgement"]
+"""What a host does that it can be killed at."""
+
+MOMENTS: Final[tuple[Moment, ...]] = Moment.__args__  # type: ignore[attr-defined]
+
 
 class CrashPoint(msgspec.Struct, frozen=True):
-    """Where a host is killed: at its n-th commit, from 1. `every` kills at each commit, before and after in turn."""
+    """Where a host is killed: at its n-th commit, from 1, or its n-th of another moment. `every` kills at each of them,
+    before and after in turn."""
 
-    commit: int
+    number: int
     when: Fate
     every: bool = False
+    at: Moment = "commit"
 
     def __str__(self) -> str:
         """For a person."""
-        return "at every commit" if self.every else f"{self.when} commit {self.commit}"
+        return f"at every {self.at}" if self.every else f"{self.when} {self.at} {self.number}"
 
 
 class TooManyLivesError(DuctorError):
@@ -83,39 +97,69 @@ class _MortalStore:
     def commit(self, commit: Commit, answer: Callable[[CommitAnswer], None]) -> None:
         if self._is_dead:
             return
-        fate = self._plan.fate(commit)
+        fate = self._plan.fate("commit", _identity(commit))
         if fate == "before":
-            self._end()
+            self.end()
         elif fate == "after":
-            self._store.commit(commit, lambda _: self._end())
+            self._store.commit(commit, lambda _: self.end())
         else:
             self._store.commit(commit, lambda result: None if self._is_dead else answer(result))
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """This life is over."""
         if not self._is_dead:
             self._is_dead = True
             self._die()
 
 
+class _MortalPool:
+    """The workers of one life of a host."""
+
+    def __init__(self, pool: WorkerPool, die: Callable[[], None], plan: "_Plan") -> None:
+        self._pool, self._die, self._plan = pool, die, plan
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+    def offer(self, assignment: Assignment) -> bool:
+        fate = self._plan.fate("dispatch", (assignment.token,))
+        if fate == "before":
+            self._die()
+            return True
+        is_taken = self._pool.offer(assignment)
+        if fate == "after":
+            asyncio.get_running_loop().call_soon(self._die)  # the handler begins first
+        return is_taken
+
+    def confirm(self, token: str) -> None:
+        fate = self._plan.fate("acknowledgement", (token,))
+        if fate == "before":
+            self._die()
+            return
+        self._pool.confirm(token)
+        if fate == "after":
+            self._die()
+
+
 class _Plan:
-    """Counts commits over all lives and says which of them is fatal."""
+    """Counts commits and the other moments over all lives, and says which of them is fatal."""
 
     def __init__(self, point: CrashPoint | None) -> None:
         self._point = point
-        self.commits = 0
+        self.counts: Counter[Moment] = Counter()
         self._kills: Counter[tuple[str, ...]] = Counter()
 
-    def fate(self, commit: Commit) -> Fate | None:
-        self.commits += 1
+    def fate(self, moment: Moment, identity: tuple[str, ...]) -> Fate | None:
+        """Whether this one is fatal. Args: `identity` is the same when a later life comes to it again."""
+        self.counts[moment] += 1
         point = self._point
-        if point is None:
+        if point is None or point.at != moment:
             return None
         if point.every:
             # killed before it, then after it; what is tried a third time, as the start of a key that has its run, lives
-            identity = _identity(commit)
             self._kills[identity] += 1
             return FATES.get(self._kills[identity])
-        return point.when if self.commits == point.commit else None
+        return point.when if self.counts[moment] == point.number else None
 
 
 def _identity(commit: Commit) -> tuple[str, ...]:
@@ -125,7 +169,9 @@ def _identity(commit: Commit) -> tuple[str, ...]:
     return (commit.run_id, str(commit.version))
 
 
-def play_with_crashes(make: Callable[[Store], Playing], store: Store, point: CrashPoint | None) -> tuple[Played, int]:
+def play_with_crashes(
+    make: Callable[[Store], Playing], store: Store, point: CrashPoint | None
+) -> tuple[Played, Mapping[Moment, int]]:
     """Play something and kill its host where `point` says; None lets it live.
 
     Args:
@@ -133,7 +179,7 @@ def play_with_crashes(make: Callable[[Store], Playing], store: Store, point: Cra
         store: open, and not bound to a loop; it lives through all lives.
 
     Returns:
-        What came of it, and the number of commits over all lives.
+        What came of it, and the numbers of commits and other moments over all lives.
 
     Raises:
         TooManyLivesError: it does not settle.
@@ -147,13 +193,19 @@ def play_with_crashes(make: Callable[[Store], Playing], store: Store, point: Cra
         raise TooManyLivesError(MAX_LIVES)
     playing.store = store
     with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(playing.clock)) as runner:
-        return runner.run(playing.played()), plan.commits
+        return runner.run(playing.played()), plan.counts
 
 
 def _live(playing: Playing, store: Store, plan: _Plan) -> bool:
     """One life; whether it went to its end."""
     loop = VirtualTimeLoop(playing.clock)
-    playing.store = cast("Store", _MortalStore(store, loop.stop, plan))
+    mortal = _MortalStore(store, loop.stop, plan)
+    playing.store = cast("Store", mortal)
+
+    def make_mortal(host: EngineHost) -> None:
+        host.engine.pool = cast("WorkerPool", _MortalPool(host.engine.pool, mortal.end, plan))
+
+    playing.on_host = make_mortal
     life = loop.create_task(_after_burial(playing, store), name="life")
     life.add_done_callback(lambda _: loop.stop())
     try:

@@ -5,7 +5,7 @@ What must outlive a crash lies here, outside the loop: store, clock, identifiers
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -72,6 +72,7 @@ class Playing:
         self.log = CallLog(clock)
         self.run_id = ""
         self.host_ids: list[str] = []
+        self.on_host: Callable[[EngineHost], None] = lambda _host: None
         self._compiled = tuple(compiled)
         self._ids = RepeatableIds(clock)
         self._restarts = restarts
@@ -91,6 +92,7 @@ class Playing:
         )
         self.host_ids.append(host.host_id)
         await host.start_host()
+        self.on_host(host)
         for one in self._compiled:
             await host.publish(one)
         try:

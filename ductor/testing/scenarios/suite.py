@@ -1,7 +1,7 @@
 """Scenario files ready to be played, and the stores they are played on."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Literal, Protocol, Self
@@ -14,7 +14,7 @@ from ductor.definitions.values import JsonObject
 from ductor.journal.memory import MemoryStore
 from ductor.journal.store import Store
 from ductor.testing.clock import VirtualClock
-from ductor.testing.crashes import CrashPoint, crash_differences, play_with_crashes
+from ductor.testing.crashes import CrashPoint, Moment, crash_differences, play_with_crashes
 from ductor.testing.loop import run_in_virtual_time
 from ductor.testing.outside import OutsideLoop, outside_store
 from ductor.testing.scenarios.comparison import Difference, differences
@@ -129,8 +129,10 @@ class Suite:
             played = run_in_virtual_time(main(), clock=clock)
         return Result(scenario=scenario, played=played, differences=tuple(differences(scenario, played)))
 
-    def play_with_crash(self, scenario: Scenario, stores: Stores, point: CrashPoint | None) -> tuple[Played, int]:
-        """Play a scenario and kill its host at `point`. Gives what came of it and how many commits there were."""
+    def play_with_crash(
+        self, scenario: Scenario, stores: Stores, point: CrashPoint | None
+    ) -> tuple[Played, Mapping[Moment, int]]:
+        """Play a scenario and kill its host at `point`. Gives what came of it and how often there was what."""
         clock = VirtualClock()
         with stores.empty(clock) as store:
             return play_with_crashes(
@@ -138,16 +140,18 @@ class Suite:
             )
 
     def crash_at_every_commit(self, scenario: Scenario, stores: Stores) -> list[str]:
-        """Play a scenario once for each commit and each side of it, killing the host there, and once killing it at
-        all of them.
+        """Play a scenario once for each commit, dispatch and acknowledgement and each side of it, killing the host
+        there, and once killing it at all commits, dispatches or acknowledgements.
 
         Returns:
             What differed from the undisturbed run; empty is good.
         """
-        reference, commits = self.play_with_crash(scenario, stores, None)
-        points = [CrashPoint(0, "before", every=True)]
-        for number in range(1, min(commits, CRASH_COMMITS_MAX) + 1):
-            points += [CrashPoint(number, "before"), CrashPoint(number, "after")]
+        reference, counts = self.play_with_crash(scenario, stores, None)
+        points: list[CrashPoint] = []
+        for moment, count in counts.items():
+            points.append(CrashPoint(0, "before", every=True, at=moment))
+            for number in range(1, min(count, CRASH_COMMITS_MAX) + 1):
+                points += [CrashPoint(number, "before", at=moment), CrashPoint(number, "after", at=moment)]
         found: list[str] = []
         for point in points:
             crashed, _ = self.play_with_crash(scenario, stores, point)

@@ -9,7 +9,7 @@ import pytest
 from ductor.journal.memory import MemoryStore
 from ductor.journal.store import Store
 from ductor.testing.clock import VirtualClock
-from ductor.testing.crashes import CrashPoint, TooManyLivesError, crash_differences
+from ductor.testing.crashes import CrashPoint, Fate, TooManyLivesError, crash_differences
 from ductor.testing.loop import run_in_virtual_time
 from ductor.testing.scenarios.suite import MemoryStores, PostgresStores
 from tests.ductor.testing.scenarios.playing import suite_of
@@ -33,12 +33,35 @@ def test_a_run_comes_out_the_same_wherever_its_host_is_killed():
 def test_a_killed_host_redelivers_and_counts_each_attempt_once():
     suite = suite_of(SCENARIOS)
     (scenario,) = suite.file.scenarios
-    quiet, commits = suite.play_with_crash(scenario, MemoryStores(), None)
-    killed, commits_with_kills = suite.play_with_crash(scenario, MemoryStores(), CrashPoint(0, "before", every=True))
-    assert commits_with_kills >= 2 * commits
+    quiet, counts = suite.play_with_crash(scenario, MemoryStores(), None)
+    killed, counts_with_kills = suite.play_with_crash(scenario, MemoryStores(), CrashPoint(0, "before", every=True))
+    assert counts_with_kills["commit"] >= 2 * counts["commit"]
     assert len(killed.calls) == len(quiet.calls) == 4
     assert killed.view is not None
     assert killed.view.status == "completed"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_attempt_whose_dispatch_is_fatal_is_delivered_again(when: Fate):
+    suite = suite_of(SCENARIOS)
+    (scenario,) = suite.file.scenarios
+    quiet, counts = suite.play_with_crash(scenario, MemoryStores(), None)
+    assert (counts["dispatch"], counts["acknowledgement"]) == (4, 4)
+    point = CrashPoint(1, when, at="dispatch")
+    killed, counts_with_kill = suite.play_with_crash(scenario, MemoryStores(), point)
+    assert counts_with_kill["dispatch"] == 5
+    assert crash_differences(quiet, killed) == []
+    assert str(point) == f"{when} dispatch 1"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_result_whose_acknowledgement_is_fatal_is_not_asked_for_again(when: Fate):
+    suite = suite_of(SCENARIOS)
+    (scenario,) = suite.file.scenarios
+    quiet, _ = suite.play_with_crash(scenario, MemoryStores(), None)
+    killed, counts = suite.play_with_crash(scenario, MemoryStores(), CrashPoint(1, when, at="acknowledgement"))
+    assert counts["acknowledgement"] == 4
+    assert crash_differences(quiet, killed) == []
 
 
 class ForgetfulStore:
@@ -48,7 +71,7 @@ class ForgetfulStore:
         self._store = store
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("runs_to_recover", "runs_to_wake"):
+        if name in ("runs_to_recover", "runs_to_wake", "idle_runs"):
             return self._nobody
         return getattr(self._store, name)
 
@@ -100,7 +123,13 @@ def test_a_killed_host_loses_nothing_in_postgres():
     with PostgresStores() as stores:
         result = suite.play(scenario, stores)
         assert result.differences == ()
-        quiet, commits = suite.play_with_crash(scenario, stores, None)
-        for point in (CrashPoint(0, "before", every=True), CrashPoint(commits, "before"), CrashPoint(2, "after")):
+        quiet, counts = suite.play_with_crash(scenario, stores, None)
+        for point in (
+            CrashPoint(0, "before", every=True),
+            CrashPoint(counts["commit"], "before"),
+            CrashPoint(2, "after"),
+            CrashPoint(2, "after", at="dispatch"),
+            CrashPoint(1, "before", at="acknowledgement"),
+        ):
             killed, _ = suite.play_with_crash(scenario, stores, point)
             assert crash_differences(quiet, killed) == []
