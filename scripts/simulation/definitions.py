@@ -168,7 +168,7 @@ class _Drawing:
         if chance.happens(0.25):
             has_child = step["type"] == "subworkflow" and chance.happens(0.7)
             step["compensate"] = {"child": True} if has_child else self._undo()
-        if chance.happens(0.1):
+        if chance.happens(0.3):
             step["checkpoint"] = CHECKPOINT
         self._edges(step, self._refs[number + 1 :])
         if step["type"] == "scatter":
