@@ -28,7 +28,7 @@ class PartitionMap:
         """
         self.own_id, self.hosts = own_id, frozenset(hosts)
         self.owned: frozenset[int] | None = None
-        self._owners = (own_id,) * PARTITIONS
+        self._owners: tuple[str, ...] = (own_id,) * PARTITIONS
         if self.hosts != {own_id}:
             ranked = sorted(self.hosts)  # of equal weights the same one wins everywhere
             self._owners = tuple(
