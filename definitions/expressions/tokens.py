@@ -96,6 +96,8 @@ def _unreadable(source: str, position: int) -> str:
     rest = source[position : position + MAX_EXCERPT]
     if rest.lstrip("rRbB")[:1] in ("'", '"'):
         return "the text that starts here is not closed"
+    if rest[0].isspace():  # a blank for Python and none for CEL, as U+001C and U+00A0
+        return f"{rest[0]!r} can't be read"
     return f"{rest.split()[0]!r} can't be read"
 
 
