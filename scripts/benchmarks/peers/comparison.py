@@ -155,4 +155,6 @@ def _work(entry: Entry) -> str:
 
 def _rounded(value: float | None) -> float | None:
     """Three digits that mean something."""
-    return None if value is None else float(f"{value:.3g}") if abs(value) < 1_000 else float(round(value))
+    if value is None:
+        return None
+    return round(value) if abs(value) >= 100 else float(f"{value:.3g}")
