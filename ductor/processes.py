@@ -28,8 +28,8 @@ MAX_PROCESSES: Final = 256
 class ProcessGroup:
     """Runs `work` in `count` processes until told to stop. Only on systems with `fork`."""
 
-    def __init__(self, count: int, work: Callable[[], int]) -> None:
-        """Args: `work` is called in each process; what it returns is the process's exit status."""
+    def __init__(self, count: int, work: Callable[[], None]) -> None:
+        """Args: `work` is called in each process, whose exit status is 0 if it returns, and 1 if it raises."""
         if not 1 <= count <= MAX_PROCESSES:
             raise ValueError(f"{count} processes; 1 to {MAX_PROCESSES} are possible")
         self._count, self._work = count, work
@@ -84,7 +84,8 @@ class ProcessGroup:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, masked)
             os.close(self._lifeline[1])
             threading.Thread(target=_stop_without_parent, args=(self._lifeline[0],), daemon=True).start()
-            status = self._work()
+            self._work()
+            status = 0
         except SystemExit as error:
             status = error.code if isinstance(error.code, int) else 1
         except BaseException as error:  # noqa: BLE001 - the process ends here, and says why

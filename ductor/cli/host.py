@@ -113,7 +113,7 @@ def host(
     if serving.processes == 1:
         work()
         return 0
-    return ProcessGroup(serving.processes, lambda: work() or 0).run()
+    return ProcessGroup(serving.processes, work).run()
 
 
 def _metrics(serving: ServingOptions) -> "Metrics | None":

@@ -23,7 +23,6 @@ def work():
     os.write(1, b"%d\\n" % os.getpid())  # a whole line at once, whoever else writes
     told.wait()
     os.write(1, b"ended\\n")
-    return 0
 
 sys.exit(ProcessGroup(2, work).run())
 """
@@ -99,4 +98,4 @@ def test_a_group_whose_processes_never_come_to_work_gives_up_and_says_why():
 @pytest.mark.parametrize("count", [0, MAX_PROCESSES + 1])
 def test_the_number_of_processes_is_bounded(count: int):
     with pytest.raises(ValueError, match="processes"):
-        ProcessGroup(count, lambda: 0)
+        ProcessGroup(count, lambda: None)
