@@ -276,9 +276,7 @@ class _Replay:
         if isinstance(one, ChildReported | LeaseGranted):
             node = state.nodes.get(one.node)
             fits = node is not None and node.status == "waiting"
-            if isinstance(
-                one, ChildReported
-            ):  # the end of a child that no step waits for any more is noted all the same
+            if isinstance(one, ChildReported):  # of a child that no step waits for any more the end is noted too
                 fits |= one.run_id in state.open_children
             if not fits and not one.node.startswith("@"):
                 text = f"step {one.node}: nothing would wait for what was recorded for it"
