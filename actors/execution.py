@@ -128,22 +128,8 @@ class Crew:
         if left:
             await asyncio.wait(left, timeout=timeout_ms / 1_000)
 
-    async def execute(self, attempt: Attempt, task: asyncio.Task[Any]) -> None:
-        """Call the handler of an attempt that has begun, and report its outcome. Raises what interrupts the worker."""
-        try:
-            outcome = await self._outcome(attempt, task)
-        except BaseException as error:  # asyncio.CancelledError, GeneratorExit, KeyboardInterrupt
-            self._owner.interrupt(attempt, type(error).__name__)
-            raise
-        finally:
-            attempt.running_in = None
-        self._owner.finish(attempt, outcome)
-
-    def begin(self, attempt: Attempt) -> bool:
-        """See `AttemptOwner.begin`."""
-        return self._owner.begin(attempt)
-
-    async def _outcome(self, attempt: Attempt, task: asyncio.Task[Any]) -> Outcome:
+    async def outcome(self, attempt: Attempt, task: asyncio.Task[Any]) -> Outcome:
+        """Call the handler of an attempt that has begun. Raises what interrupts the worker."""
         assert attempt.task is not None
         name = attempt.task.name
         try:
@@ -174,7 +160,7 @@ class Crew:
 
     def _add_worker(self, attempt: Attempt) -> None:
         self._numbers += 1
-        worker = Worker(self, attempt)
+        worker = Worker(self, self._owner, attempt)
         task = self._loop.create_task(worker.run(), name=f"{self._name}-{self._numbers}", context=self._context.copy())
         self._workers[task] = worker
         task.add_done_callback(self._worker_ended)
@@ -217,8 +203,8 @@ class Worker:
         has_returned: it has ended in order.
     """
 
-    def __init__(self, crew: Crew, first: Attempt) -> None:
-        self._crew = crew
+    def __init__(self, crew: Crew, owner: AttemptOwner, first: Attempt) -> None:
+        self._crew, self._owner = crew, owner
         self.next: Attempt | None = first
         self.has_returned = False
         self._arrival: asyncio.Future[None] | None = None
@@ -242,29 +228,32 @@ class Worker:
 
     async def run(self) -> None:
         """Run attempts until dismissed, or until one makes the task unfit for another."""
-        crew, task = self._crew, asyncio.current_task()
+        crew, owner, task = self._crew, self._owner, asyncio.current_task()
         assert task is not None
         clean_context = copy_context()
         while self.next is not None:
             attempt, self.next = self.next, None
-            if crew.begin(attempt):
-                await crew.execute(attempt, task)
+            if owner.begin(attempt):
+                try:
+                    outcome = await crew.outcome(attempt, task)
+                except BaseException as error:  # asyncio.CancelledError, GeneratorExit, KeyboardInterrupt
+                    owner.interrupt(attempt, type(error).__name__)
+                    raise
+                finally:
+                    attempt.running_in = None
+                owner.finish(attempt, outcome)
                 if attempt.is_stop_requested or task.cancelling() or not _is_same(clean_context, copy_context()):
                     break
             if crew.queue:
                 await asyncio.sleep(0)  # handlers that never wait must not starve the loop
-            await self._take_next()
+            if crew.is_closed:
+                break
+            self.next = crew.queue.take()
+            if self.next is None:
+                self._arrival = arrival = asyncio.get_running_loop().create_future()
+                crew.queue.wait(self)
+                await arrival
         self.has_returned = True
-
-    async def _take_next(self) -> None:
-        crew = self._crew
-        if crew.is_closed:
-            return
-        self.next = crew.queue.take()
-        if self.next is None:
-            self._arrival = arrival = asyncio.get_running_loop().create_future()
-            crew.queue.wait(self)
-            await arrival
 
 
 def _call_in_thread(attempt: Attempt) -> Outcome | Awaitable[object]:

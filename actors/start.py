@@ -13,6 +13,7 @@ from ductor.journal.codec import checked_value, encode_value, stored_value
 from ductor.journal.commit import Payload
 from ductor.journal.events import RunStarted
 from ductor.journal.fold import apply_event
+from ductor.journal.ids import is_run_id
 from ductor.journal.state import RunState
 
 MAX_KEY_BYTES = 255
@@ -32,6 +33,8 @@ def checked_key(value: str, what: str) -> str:
 
 def checked_run_id(run_id: str) -> str:
     """A run id in its one form. Raises RunNotFoundError for text that is none."""
+    if is_run_id(run_id):
+        return run_id
     try:
         return str(uuid.UUID(run_id))
     except ValueError:

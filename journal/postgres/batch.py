@@ -1,5 +1,6 @@
 """Commits of many runs as the columns of one statement. Pure."""
 
+import uuid
 from collections.abc import Sequence
 
 import msgspec
@@ -11,7 +12,14 @@ from ductor.journal.postgres.children_parts import children_parts
 from ductor.journal.postgres.children_parts import size_bytes as new_run_bytes
 from ductor.journal.postgres.waiting_parts import Columns, waiting_parts
 
+ROW_FIELDS = ("run_id", "version", "commit_id", "at_us", "events", "hash")
+"""The fields of a commit that its journal row is made of, before those that say what is written beside it."""
+
+_astuple = msgspec.structs.astuple
 _encode = msgspec.json.Encoder().encode
+_ROW_ALONE = _astuple(Commit(run_id="", version=1, commit_id=uuid.UUID(int=0), at_us=0, events=b"", hash=b""))[
+    len(ROW_FIELDS) :
+]
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -37,6 +45,7 @@ def make_batch(commits: Sequence[Commit]) -> Batch:
         "row_events": [_text(commit.events, "events") for commit in rows],
         "row_hash": [commit.hash for commit in rows],
     }
+    commits = [commit for commit in commits if not is_row_alone(commit)]
     parts = set()
     starts = [commit for commit in commits if commit.start is not None]
     if starts:
@@ -66,6 +75,11 @@ def make_batch(commits: Sequence[Commit]) -> Batch:
         parts.add(part)
         columns |= part_columns
     return Batch(frozenset(parts), columns, len(rows))
+
+
+def is_row_alone(commit: Commit) -> bool:
+    """Whether a commit writes its journal row and nothing beside it, as most do."""
+    return _astuple(commit)[len(ROW_FIELDS) :] == _ROW_ALONE
 
 
 def size_bytes(commit: Commit) -> int:

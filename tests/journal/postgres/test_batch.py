@@ -17,7 +17,7 @@ from ductor.journal.commit import (
     TimerUpdate,
 )
 from ductor.journal.errors import ValueRefusedError
-from ductor.journal.postgres.batch import make_batch
+from ductor.journal.postgres.batch import ROW_FIELDS, is_row_alone, make_batch
 from ductor.journal.postgres.statements import (
     LONE_ROW,
     QUERIES,
@@ -133,3 +133,14 @@ def test_no_statement_keeps_a_named_parameter_or_an_unfilled_mark() -> None:
     for statement in [*QUERIES.values(), LONE_ROW, RESOLVE_LOSERS, *heads, *map(commit_statement, combinations)]:
         assert not re.search(r"\{\w+\}|(?<!:):\w", statement.text)
         assert len(set(re.findall(r"\$\d+", statement.text))) == len(statement.parameters)
+
+
+def test_what_stands_beside_a_row_is_told_from_the_row_by_its_place_among_the_fields() -> None:
+    assert Commit.__struct_fields__[: len(ROW_FIELDS)] == ROW_FIELDS
+
+
+@pytest.mark.parametrize("field", Commit.__struct_fields__[len(ROW_FIELDS) :])
+def test_a_commit_with_anything_beside_its_row_is_not_a_row_alone(field: str) -> None:
+    anything: Any = "x" if field == "forwards_to" else object() if field in ("start", "head", "timer") else (object(),)
+    assert is_row_alone(tick("r", 2, events=b"[1]"))
+    assert not is_row_alone(tick("r", 2, **{field: anything}))
