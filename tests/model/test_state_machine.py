@@ -21,7 +21,7 @@ from ductor.testing.crashes import _drop
 from ductor.testing.loop import VirtualTimeLoop
 from tests.model.reference import MOMENT_S, ORDER, Reference, Run
 
-EXAMPLES: Final = 60
+EXAMPLES: Final = 50
 STEPS: Final = 40
 
 ORDERS = ("o-1", "o-2")
@@ -73,20 +73,16 @@ class HostAgainstReference(RuleBasedStateMachine):
             raise BrokenError
         return "worked"
 
-    @rule()
-    def kill(self) -> None:
-        """Nothing of the old host runs again, and nobody is told; a new one finds what it left."""
-        _drop(self.loop)
+    @rule(how=st.sampled_from(["killed", "stopped"]))
+    def restart(self, how: Literal["killed", "stopped"]) -> None:
+        """Nothing of a killed host runs again, and nobody is told; a new one finds what it left."""
+        if how == "killed":
+            _drop(self.loop)
+        else:
+            self.loop.run_until_complete(self.host.close())
+            self.loop.close()
         self._begin()
         self._let_pass(FUNERAL_S)
-
-    @rule()
-    def stop_and_start(self) -> None:
-        """The host is closed as it should be."""
-        self.loop.run_until_complete(self.host.close())
-        self.loop.close()
-        self._begin()
-        self._let_pass(MOMENT_S)
 
     def teardown(self) -> None:
         """Leave no loop behind."""
@@ -121,6 +117,13 @@ class HostAgainstReference(RuleBasedStateMachine):
         for number, payload in sent:
             self._signal_once(order, f"m-{number}", payload)
 
+    @rule(order=orders, sent=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), min_size=2, max_size=3))
+    def signal_while_paused(self, order: str, sent: list[tuple[int, int]]) -> None:
+        """What comes meanwhile is taken up in its order."""
+        self.control(order, "pause")
+        self.signal(order, sent)
+        self.control(order, "resume")
+
     @rule(order=orders, amount=st.integers(1, 9))
     def publish(self, order: str, amount: int) -> None:
         expected = self.model.publish(order, amount)
@@ -136,13 +139,12 @@ class HostAgainstReference(RuleBasedStateMachine):
 
         self._both(order, vote, lambda run: self.model.decide(run, approves=approves))
 
-    @rule(order=orders)
-    def cancel(self, order: str) -> None:
-        self._both(order, lambda run: run.cancel(), lambda run: self.model.end(run, "cancelled"))
+    @rule(order=orders, how=st.sampled_from(["cancelled", "terminated"]))
+    def end(self, order: str, how: Literal["cancelled", "terminated"]) -> None:
+        def ask(run: RunHandle) -> Coroutine[Any, Any, Any]:
+            return run.cancel() if how == "cancelled" else run.terminate()
 
-    @rule(order=orders)
-    def terminate(self, order: str) -> None:
-        self._both(order, lambda run: run.terminate(), lambda run: self.model.end(run, "terminated"))
+        self._both(order, ask, lambda run: self.model.end(run, how))
 
     @rule(order=orders, kind=st.sampled_from(["pause", "resume", "redrive"]))
     def control(self, order: str, kind: Literal["pause", "resume", "redrive"]) -> None:
