@@ -27,15 +27,15 @@ from scripts.benchmarks.server import BenchmarkServer
 RUNS_PER_HOST = 1_000
 COUNTS = (1, 2, 4)
 KILLS = 6
-BUSY_RUNS = 120
+BUSY_RUNS = 60
 LONG = """
 ductor: 1
 name: long
-repeat: {until: "false", max: 100000}
-steps: [{ref: a, type: task, task: pause}]
+steps: [{ref: a, type: task, task: pause, repeat: {until: "false", max: 600}}]
 """
 SETTLE_S = 6.0
 """Until hosts know each other, and until those that are killed are forgotten by all."""
+BEGUN_S = 2.0
 RECOVERED_S = 15.0
 IDLE_S = 10.0
 _FIRST_ROWS = """
@@ -101,11 +101,12 @@ async def _recovery(server: BenchmarkServer, redis_url: str, is_quick: bool) -> 
     waits_s: list[float] = []
     async with PostgresStore(dsn) as store:
         client = Client(store, clock=SystemClock(), ids=SystemIds())
-        run_ids = [(await client.start("long")).run_id for _ in range(BUSY_RUNS)]
         connection: asyncpg.Connection = await asyncpg.connect(dsn)
         for number in range(KILLS // (3 if is_quick else 1)):
             async with _hosts(dsn, redis_url, f"recovery-{number}", 3) as hosts:
                 await asyncio.sleep(SETTLE_S)
+                run_ids = [(await client.start("long")).run_id for _ in range(BUSY_RUNS)]
+                await asyncio.sleep(BEGUN_S)
                 victim = hosts[number % 3]
                 owners = PartitionMap(victim.host_id, [host.host_id for host in hosts])
                 lost = [run_id for run_id in run_ids if owners.owns(run_id)]
