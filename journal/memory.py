@@ -38,6 +38,7 @@ from ductor.journal.memory_rows import RunRows, poison_in
 from ductor.journal.memory_set_aside import MemorySetAside
 from ductor.journal.memory_transfer import MemoryTransfer
 from ductor.journal.memory_triggers import MemoryTriggers
+from ductor.journal.memory_workers import MemoryWorkers
 from ductor.journal.partitions import Partitions, partition_of
 from ductor.journal.records import (
     FeedEntry,
@@ -70,6 +71,7 @@ class MemoryStore(
     MemoryTransfer,
     MemoryCompaction,
     MemorySetAside,
+    MemoryWorkers,
 ):
     """See the module's docstring.
 
@@ -325,6 +327,11 @@ class MemoryStore(
         turns = zip_longest(*(islice(self._within(cause, partitions), limit) for cause in causes))
         distinct = dict.fromkeys(run_id for turn in turns for run_id in turn if run_id is not None)
         return list(distinct)[:limit]
+
+    async def runs_with_results(self, limit: int) -> Sequence[str]:
+        """Ids of runs that have attempts which were not applied yet."""
+        self._check_open()
+        return list(islice(self._with_attempts, limit))
 
     def _within(self, run_ids: Iterable[str], partitions: Partitions) -> Iterable[str]:
         """Those of these partitions that were not set aside."""

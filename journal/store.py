@@ -46,6 +46,7 @@ from ductor.journal.records import (
 )
 from ductor.journal.set_aside_store import SetAsideStore
 from ductor.journal.transfer import TransferStore
+from ductor.journal.worker_store import WorkerStore
 
 MAX_UNCONSUMED_MESSAGES = 1_000
 """Messages of a run, events aside, that nothing has consumed yet; the next one is refused. Senders of the same instant
@@ -70,7 +71,16 @@ MAX_FEED_PAGE_BYTES = 16 * 1024 * 1024
 """Bytes of events in one page of the feed, unless its reader wants fewer; the last row of the page may go beyond."""
 
 
-class Store(BulkControlStore, CompactionStore, DigestStore, LeaseStore, SetAsideStore, TransferStore, Protocol):
+class Store(
+    BulkControlStore,
+    CompactionStore,
+    DigestStore,
+    LeaseStore,
+    SetAsideStore,
+    TransferStore,
+    WorkerStore,
+    Protocol,
+):
     """See the module's docstring. Reads raise StoreUnavailableError when the database can't be reached."""
 
     async def open(self) -> None:
@@ -288,6 +298,11 @@ class Store(BulkControlStore, CompactionStore, DigestStore, LeaseStore, SetAside
         them). Each cause gets its turn, so that none keeps the others out of `limit`. Of a paused run only controls
         count; what else waits for it may not be found before a host recovers (`runs_to_recover`): who resumes a run
         reads its `inputs`."""
+        ...
+
+    async def runs_with_results(self, limit: int) -> Sequence[str]:
+        """Ids of runs, paused ones too, that have attempts which were not applied yet, of whatever partitions: those of
+        the `limit` oldest of these attempts. A small part of `runs_to_wake`, for who expects results of workers."""
         ...
 
     async def next_due_us(self) -> int | None:

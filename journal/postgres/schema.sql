@@ -470,6 +470,15 @@ CREATE TABLE ductor.eec_host (
 );
 COMMENT ON TABLE ductor.eec_host IS 'Hosts and their latest heartbeat by the clock of the database.';
 
+CREATE TABLE ductor.eec_worker (
+    worker_id text COLLATE "C" PRIMARY KEY,
+    queues text[] NOT NULL,
+    tasks text[] NOT NULL,
+    started_at_us bigint NOT NULL,
+    heartbeat_at_us bigint NOT NULL
+);
+COMMENT ON TABLE ductor.eec_worker IS 'Workers and their latest heartbeat by the clock of the database.';
+
 CREATE TABLE ductor.eec_run_set_aside (
     run_id uuid PRIMARY KEY,
     tenant text COLLATE "C" NOT NULL,

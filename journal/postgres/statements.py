@@ -58,6 +58,7 @@ QUERIES: Mapping[str, Statement] = {
         "transfer.sql",
         "compaction.sql",
         "set_aside.sql",
+        "workers.sql",
     )
     for name, text in read_named(file).items()
 } | {

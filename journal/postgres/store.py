@@ -28,6 +28,7 @@ from ductor.journal.postgres.settings import ConnectionSettings, WriterLimits
 from ductor.journal.postgres.transfer import Transfer
 from ductor.journal.postgres.triggers import Triggers
 from ductor.journal.postgres.wakeups import Wakeups
+from ductor.journal.postgres.workers import Workers
 from ductor.journal.postgres.writer import Writer
 from ductor.journal.records import StoreHealth
 
@@ -49,6 +50,7 @@ class PostgresStore(
     Transfer,
     Compaction,
     SetAside,
+    Workers,
 ):
     """The journal in PostgreSQL 14 or newer. The schema is made by `migrate`, never on the side.
 

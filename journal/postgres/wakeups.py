@@ -40,6 +40,10 @@ class Wakeups:
             await self._database.fetch("hold_messages", scan_limit=WAKE_SCAN_ROWS)
         return run_ids
 
+    async def runs_with_results(self, limit: int) -> Sequence[str]:
+        """Ids of runs, paused ones too, that have attempts which were not applied yet."""
+        return [row[0] for row in await self._database.fetch("runs_with_results", limit=limit)]
+
     async def next_due_us(self) -> int | None:
         """The earliest timer of all runs."""
         row = await self._database.fetch_row("next_due_us")

@@ -63,6 +63,11 @@ UNION ALL
 (SELECT NULL WHERE EXISTS (SELECT FROM attempts WHERE status = 'paused')
     OR EXISTS (SELECT FROM messages WHERE status = 'paused'))
 
+-- name: runs_with_results
+SELECT DISTINCT w.run_id::text FROM (
+    SELECT run_id FROM ductor.eec_workflow_step_attempt WHERE disposition = '' AND NOT is_held
+    ORDER BY position LIMIT :limit::integer) AS w
+
 -- name: hold_attempts
 -- Rows that a tick has locked are left to it.
 WITH held AS MATERIALIZED (

@@ -8,6 +8,7 @@ from ductor.journal.commit import Appended, CommitAnswer, TimerUpdate
 from ductor.journal.errors import OverloadedError, ValueRefusedError
 from ductor.journal.memory import MemoryStore
 from ductor.journal.records import FeedPosition, HostRecord
+from ductor.journal.worker_store import WORKER_BURIED_AFTER_MS, WorkerRecord
 from ductor.testing.clock import VirtualClock
 from tests.contracts.writers import START_US, RunWriter, send, send_well, started
 
@@ -32,6 +33,17 @@ async def test_its_clock_is_the_one_it_was_given(store: MemoryStore, clock: Virt
     clock.advance(0.001)
     assert [host.host_id for host in await store.hosts(alive_within_ms=10_000)] == ["host-b"]
     assert await store.now_us() == clock.now_us()
+
+
+async def test_workers_that_are_silent_for_long_are_removed(store: MemoryStore, clock: VirtualClock):
+    await store.beat_worker(WorkerRecord(worker_id="worker-a", queues=("gpu",), tasks=()))
+    clock.advance(WORKER_BURIED_AFTER_MS / 1_000)
+    await store.beat_worker(WorkerRecord(worker_id="worker-b", queues=("gpu",), tasks=()))
+    assert [worker.worker_id for worker in await store.workers()] == ["worker-b"]
+    assert len(await store.workers(alive_within_ms=2 * WORKER_BURIED_AFTER_MS)) == 2
+    clock.advance(0.001)
+    await store.beat_worker(WorkerRecord(worker_id="worker-b", queues=("gpu",), tasks=()))
+    assert [worker.worker_id for worker in await store.workers(alive_within_ms=2**31)] == ["worker-b"]
 
 
 async def test_the_bound_of_its_queue(store: MemoryStore):

@@ -62,6 +62,7 @@ STATEMENTS_ACROSS_RUNS: Final = {
     "request_control": CHAINS,
     "resolve_losers": KEYS,
     "runs_to_wake": SWEEP,
+    "runs_with_results": SWEEP,
     "send_message": CHAINS,
     "take_digest_items": DIGESTS,
     "unscanned_waits": SWEEP,
