@@ -9,6 +9,8 @@ import difflib
 import uuid
 from collections.abc import Sequence
 
+import msgspec
+
 from ductor.actors.bulk_controls import BulkRequests
 from ductor.actors.child_definitions import resolved_definitions
 from ductor.actors.children_of_steps import ChildrenPage, ChildStepStatus, children_page
@@ -26,7 +28,7 @@ from ductor.actors.lineage import MAX_TREE_RUNS, RunTree, run_tree
 from ductor.actors.messaging import Messaging
 from ductor.actors.publication import places_of, publication
 from ductor.actors.reasons.leases import nodes_with_a_line
-from ductor.actors.start import DEFAULT_TENANT, checked_key, checked_run_id, first_event
+from ductor.actors.start import DEFAULT_TENANT, checked_key, checked_run_id, checked_traceparent, first_event
 from ductor.actors.steps import RUNNABLE_TYPES
 from ductor.actors.sweeper import HOST_ALIVE_MS
 from ductor.actors.triggers import triggers_of
@@ -110,11 +112,13 @@ class Client(Messaging, BulkRequests):
         key: str | None = None,
         version: str | None = None,
         manifest_hash: str | None = None,
+        traceparent: str | None = None,
     ) -> Started:
         """Start a run of the newest published version, or of the one with this label or hash.
 
         Args:
             key: makes the start idempotent: a second one in the same tenant and definition gives the first one's run.
+            traceparent: the caller's place in a trace, by W3C Trace Context; None for what the process knows of it.
 
         Raises:
             DefinitionNotFoundError: also of a definition that the run may start.
@@ -127,6 +131,9 @@ class Client(Messaging, BulkRequests):
         started, payloads = first_event(
             program, run_id, now_us, trigger, tenant=tenant, key=key, definitions=definitions
         )
+        trace = self.new_traceparent(run_id) if traceparent is None else checked_traceparent(traceparent)
+        if trace:
+            started = msgspec.structs.replace(started, traceparent=trace)
         begun = await self._begin(run_id, now_us, started, payloads)
         if begun.is_new:
             return begun
@@ -298,6 +305,10 @@ class Client(Messaging, BulkRequests):
         return outcome_of(loaded_state(loaded))
 
     # --- what a host does otherwise -----------------------------------------------------------------------------------
+
+    def new_traceparent(self, run_id: str) -> str:  # noqa: ARG002 - a host's observers need it
+        """The trace context of a run that starts now; empty where nobody traces."""
+        return ""
 
     def _new_run_id(self) -> str:
         return self.ids.run_id()

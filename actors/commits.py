@@ -18,6 +18,7 @@ from ductor.journal.fold import finish_row, fold_row
 from ductor.journal.ids import attempt_token
 from ductor.journal.records import AttemptRow
 from ductor.journal.state import RunState
+from ductor.journal.trace_context import attempt_span_id, traceparent_below
 
 
 def commit_of(
@@ -118,8 +119,9 @@ def assignment_of(state: RunState, step: AnyStep, ref: str, *, is_redelivery: bo
     """The attempt of a running node, for a worker."""
     assert isinstance(step, WorkerStep)
     node, total_ms = state.nodes[ref], step.timeout.total_ms
+    token = attempt_token(state.run_id, ref, node.generation)
     return Assignment(
-        token=attempt_token(state.run_id, ref, node.generation),
+        token=token,
         run_id=state.run_id,
         tenant=state.tenant,
         definition=state.definition,
@@ -138,6 +140,7 @@ def assignment_of(state: RunState, step: AnyStep, ref: str, *, is_redelivery: bo
         ),
         lease_fence=node.lease_fence or state.lease_fence,
         is_redelivery=is_redelivery,
+        traceparent=state.traceparent and traceparent_below(state.traceparent, attempt_span_id(token)),
     )
 
 

@@ -91,6 +91,12 @@ class TaskContext:
         return self._assignment.token
 
     @property
+    def traceparent(self) -> str:
+        """The attempt in the trace of its run, for the header of that name in calls to others: W3C Trace Context.
+        Empty where the run is not traced."""
+        return self._assignment.traceparent
+
+    @property
     def lease_fence(self) -> int:
         """A number that grows whenever the lease of the step, or else of its run, goes to somebody: what the lease
         guards can refuse whoever comes with a smaller one than it has seen. 0 without a lease."""

@@ -99,7 +99,7 @@ class Engine:
         has_left_attempts: there may be attempts that no worker here took or finished; of interest once it is closed.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it needs of the world, each handed in
         self,
         store: Store,
         registry: TaskRegistry,
@@ -123,6 +123,8 @@ class Engine:
             threads=options.threads,
             name=host_id,
         )
+        if observer is not None:
+            self.pool.around_handler = observer.around_handler
         self.timers = TimerService(clock, self._timer_due)
         self.directory: ActorDirectory[str, Coordinator] = ActorDirectory(
             lambda run_id: Coordinator(run_id, self), self

@@ -31,6 +31,7 @@ import msgspec
 from ductor.actors.attempt import Attempt
 from ductor.actors.failures import error_info
 from ductor.actors.handler_threads import HandlerThreads
+from ductor.actors.observing import AroundHandler
 from ductor.actors.queue.syncmatch import SyncMatch
 from ductor.actors.task_output import stored_result
 from ductor.journal.codec import StoredValue
@@ -62,6 +63,9 @@ CANCELLED = Cancelled()
 
 class AttemptOwner(Protocol):
     """Who hands attempts to workers and takes their outcomes."""
+
+    around_handler: AroundHandler | None
+    """Entered around calls of handlers whose attempts are traced."""
 
     def begin(self, attempt: Attempt) -> bool:
         """A worker is about to call the handler; False: it shall not."""
@@ -135,10 +139,15 @@ class Crew:
         try:
             if self._threads is None:
                 attempt.running_in = task
-                result = await attempt.task.invoke(attempt.assignment.input, attempt.context)
+                around = self._owner.around_handler
+                if around is None or not attempt.assignment.traceparent:
+                    result = await attempt.task.invoke(attempt.assignment.input, attempt.context)
+                else:
+                    with around(attempt.assignment.traceparent):
+                        result = await attempt.task.invoke(attempt.assignment.input, attempt.context)
             else:
                 call = self._context.copy().run
-                outcome = await self._loop.run_in_executor(self._threads, call, _call_in_thread, attempt)
+                outcome = await self._loop.run_in_executor(self._threads, call, self._call_in_thread, attempt)
                 if not inspect.isawaitable(outcome):
                     return outcome
                 # A decorator hid a coroutine function from us.
@@ -157,6 +166,13 @@ class Crew:
             raise
         except BaseException as error:  # noqa: BLE001 - a handler's failure is a value
             return Failed(error_info(error))
+
+    def _call_in_thread(self, attempt: Attempt) -> Outcome | Awaitable[object]:
+        around = self._owner.around_handler
+        if around is None or not attempt.assignment.traceparent:
+            return _call_in_thread(attempt)
+        with around(attempt.assignment.traceparent):
+            return _call_in_thread(attempt)
 
     def _add_worker(self, attempt: Attempt) -> None:
         self._numbers += 1

@@ -22,6 +22,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         total_deadline_us: when `timeouts.total_ms` of the round is over; None without one.
         is_redelivery: the attempt was dispatched before, by an earlier life of this or another host.
         is_replay: the handler is called for somebody who looks; the run neither knows nor gets the result.
+        traceparent: of the attempt itself; empty where its run is not traced.
     """
 
     token: str
@@ -42,6 +43,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     total_deadline_us: int | None = None
     is_redelivery: bool = False
     is_replay: bool = False
+    traceparent: str = ""
 
 
 class AttemptResult(msgspec.Struct, frozen=True, gc=False):

@@ -9,12 +9,14 @@ An engine that nobody watches has no observer at all, and asks `is None` once a 
 loop, must not block, and must not raise.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from ductor.journal.commit import CommitAnswer
 from ductor.journal.events import AnyEvent
 from ductor.journal.state import RunState
 
+AroundHandler = Callable[[str], AbstractContextManager[object]]
 AnswerCommit = Callable[[CommitAnswer], None]
 
 
@@ -39,6 +41,14 @@ class Observer:
 
     def conflicted(self, run_id: str) -> None:
         """A commit lost its version check; the tick is computed again."""
+
+    def traceparent(self, run_id: str) -> str:  # noqa: ARG002 - for those who override it
+        """The trace context for the first row of a run that starts now; empty for one that is not traced."""
+        return ""
+
+    def around_handler(self, traceparent: str) -> AbstractContextManager[object]:  # noqa: ARG002 - as above
+        """Entered around the call of a handler whose attempt is traced, in its task or thread."""
+        return nullcontext()
 
     def batch_written(self, commits: int, duration_s: float) -> None:
         """The store has written a batch of so many commits. Stores that write none by one don't tell."""
@@ -66,6 +76,17 @@ class Observers(Observer):
     def conflicted(self, run_id: str) -> None:
         for one in self._observers:
             one.conflicted(run_id)
+
+    def traceparent(self, run_id: str) -> str:
+        """Of the first that has one."""
+        return next((found for one in self._observers if (found := one.traceparent(run_id))), "")
+
+    @contextmanager
+    def around_handler(self, traceparent: str) -> Iterator[None]:
+        with ExitStack() as stack:
+            for one in self._observers:
+                stack.enter_context(one.around_handler(traceparent))
+            yield
 
     def batch_written(self, commits: int, duration_s: float) -> None:
         for one in self._observers:

@@ -32,6 +32,7 @@ from typing import Any, Final
 import msgspec
 
 from ductor.actors.messages import Assignment, AttemptResult
+from ductor.actors.observing import AroundHandler
 from ductor.actors.queue.distributed import MAX_ITEMS_PER_CALL, DistributedQueue, check_lease_arguments
 from ductor.actors.queue.errors import QueueItemRefusedError, QueueUnavailableError
 from ductor.actors.queue.items import Lease, QueueHealth, TaskWork
@@ -100,7 +101,11 @@ class HeldLease(msgspec.Struct):
 
 
 class RemoteWorker:
-    """See the module's docstring. All methods belong to the loop's thread."""
+    """See the module's docstring. All methods belong to the loop's thread.
+
+    Attributes:
+        around_handler: entered around calls of handlers whose attempts are traced; set it before `start`.
+    """
 
     def __init__(
         self,
@@ -123,6 +128,7 @@ class RemoteWorker:
         Raises ValueError for no queues, or more than MAX_QUEUES_PER_LEASE.
         """
         check_lease_arguments(queues, 1, 1, 0)
+        self.around_handler: AroundHandler | None = None
         self._store, self._queue, self._registry, self._clock = store, queue, registry, clock
         self.queues, self.options = tuple(queues), options or WorkerOptions()
         self.worker_id = worker_id or new_worker_id()
@@ -149,6 +155,7 @@ class RemoteWorker:
             threads=self.options.concurrency,
             name=self.worker_id,
         )
+        self._pool.around_handler = self.around_handler
         loop = asyncio.get_running_loop()
         renew_s = self.options.visibility_ms / 3_000
         self._tasks = [

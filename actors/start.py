@@ -15,6 +15,7 @@ from ductor.journal.events import RunStarted
 from ductor.journal.fold import apply_event
 from ductor.journal.ids import is_run_id
 from ductor.journal.state import RunState
+from ductor.journal.trace_context import parse_traceparent
 
 MAX_KEY_BYTES = 255
 """Keys that enter an index: start keys, tenants, request ids, search attributes."""
@@ -41,6 +42,13 @@ def checked_run_id(run_id: str) -> str:
         raise RunNotFoundError(run_id) from None
 
 
+def checked_traceparent(traceparent: str) -> str:
+    """A trace context in the form that the journal takes. Raises StartRefusedError."""
+    if traceparent and parse_traceparent(traceparent) is None:
+        raise StartRefusedError("traceparent", f"{traceparent!r} is not one of version 00 of W3C Trace Context")
+    return traceparent
+
+
 class Ancestry(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run comes from that a step of another run starts; the fields are those of `RunStarted`.
 
@@ -56,6 +64,7 @@ class Ancestry(msgspec.Struct, frozen=True, kw_only=True):
     parent_waits_for: str
     scope: JsonObject = {}
     context: JsonObject | None = None
+    traceparent: str = ""
 
 
 def first_event(
@@ -124,6 +133,7 @@ def _descended(started: RunStarted, ancestry: Ancestry) -> RunStarted:
         parent_generation=ancestry.parent_generation,
         parent_waits_for=ancestry.parent_waits_for,
         scope=ancestry.scope,
+        traceparent=ancestry.traceparent,
         context=started.context if ancestry.context is None else ancestry.context,
     )
 

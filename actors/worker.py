@@ -25,6 +25,7 @@ from ductor.actors.execution import CANCELLED, Crew, Failed, Outcome, Succeeded
 from ductor.actors.failures import timeout_info
 from ductor.actors.handler_threads import HandlerThreads
 from ductor.actors.messages import Assignment, AttemptResult
+from ductor.actors.observing import AroundHandler
 from ductor.actors.tasks import Task, TaskRegistry
 from ductor.journal.clock import Clock
 from ductor.journal.events import AttemptFinished, ErrorInfo, TimeoutKind
@@ -103,6 +104,7 @@ class WorkerPool:
         self._running_count = 0
         self._stragglers: set[Attempt] = set()
         self._quiet: asyncio.Future[None] | None = None  # set while draining
+        self.around_handler: AroundHandler | None = None
         self._stop_listening = registry.on_register(self._serve_missing)
 
     # --- what the owner of runs calls ---------------------------------------------------------------------------------

@@ -111,6 +111,7 @@ class Client(ReadModelClient):
         key: str | None = None,
         version: str | None = None,
         connection: "AnyConnection | None" = None,
+        traceparent: str | None = None,
     ) -> RunHandle:
         """Start a run of a published definition.
 
@@ -118,12 +119,16 @@ class Client(ReadModelClient):
             key: makes the start idempotent: a second one with the same key gives the first one's run.
             version: a version label; None takes the newest.
             connection: starts it inside the transaction of this connection to the same database.
+            traceparent: the caller's place in a trace, as the header of that name (W3C Trace Context) has it. A host
+                that traces (`ductor.observability.tracing`) takes what is current, unless it is given.
 
         Raises:
             DefinitionNotFoundError, TriggerError, ValueRefusedError, OverloadedError: nothing was written.
         """
         engine = self._engine_on(connection)
-        started = await engine.start(name, trigger, tenant=self.tenant, key=key, version=version)
+        started = await engine.start(
+            name, trigger, tenant=self.tenant, key=key, version=version, traceparent=traceparent
+        )
         return RunHandle(self.engine, started.run_id, tenant=self.tenant, is_new=started.is_new)
 
     def run(self, run_id: str) -> RunHandle:

@@ -47,6 +47,11 @@ class TransactionClient(EngineClient):
             raise NotInPostgresError(type(client.store).__name__)
         super().__init__(client.store, clock=client.clock, ids=client.ids, functions=client.functions)
         self._connection = connection
+        self._client = client
+
+    def new_traceparent(self, run_id: str) -> str:
+        """Of the client that it writes for."""
+        return self._client.new_traceparent(run_id)
 
     async def _theirs(self) -> "CallersConnection":
         from ductor.journal.postgres.callers import callers_connection  # noqa: PLC0415

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ductor.actors.observing import Observer, observer_of
 from ductor.actors.owners import OwnerWakeups
 from ductor.actors.queue.opening import redis_settings
 from ductor.actors.queue.redis.settings import RedisSettings
@@ -33,6 +34,7 @@ class Worker:
         redis: the Redis that the hosts use, if they do.
         directory: of the embedded server, `.ductor/postgres` unless given.
         options: limits and intervals.
+        observers: of them only what stands around handlers: traces (`ductor.observability`). The rest is told by hosts.
 
     Raises:
         DuplicateTaskError, InvalidTaskError, ValueError for too many queues or none: from the constructor. Entering
@@ -48,12 +50,14 @@ class Worker:
         redis: str | RedisSettings | None = None,
         directory: str | Path | None = None,
         options: WorkerOptions | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         self.registry = TaskRegistry(one if isinstance(one, Task) else task(one) for one in tasks)
         self.queues = tuple(queues)
         self._database, self._redis = database, redis_settings(redis)
         self._directory = Path(directory) if directory is not None else None
         self._options = options or WorkerOptions()
+        self._observer = observer_of(observers)
         self._stack = AsyncExitStack()
         self._worker: RemoteWorker | None = None
 
@@ -84,6 +88,8 @@ class Worker:
                 wake_owners=owners.wake if self._redis is not None else None,
                 worker_id=worker_id,
             )
+            if self._observer is not None:
+                worker.around_handler = self._observer.around_handler
             self._stack.push_async_callback(worker.stop)
             await worker.start()
         except BaseException:

@@ -144,6 +144,7 @@ class RunStarted(Event, frozen=True, tag="run_started"):
         chain_run_id: the first run of the chain that continue-as-new makes; None for one that continues nothing.
         open_children: children of the run before in the chain that may still be under way.
         lease_key, lease_fence: of the definition's lease, handed on by the run before in the chain.
+        traceparent: the trace that the run belongs to, see `trace_context`; empty where nobody traces it.
     """
 
     tenant: str
@@ -172,6 +173,7 @@ class RunStarted(Event, frozen=True, tag="run_started"):
     open_children: tuple[OpenChild, ...] = ()
     lease_key: str = ""
     lease_fence: int = 0
+    traceparent: str = ""
 
 
 class AttemptFinished(Event, frozen=True, tag="attempt_finished"):

@@ -135,6 +135,7 @@ def _run_started(state: RunState, event: RunStarted) -> None:
     for child in event.open_children:
         state.open_children[child.run_id] = child.node
     state.lease_key, state.lease_fence = event.lease_key, event.lease_fence
+    state.traceparent = event.traceparent
     state.started_at_us = state.at_us
     if event.timeout_at_us is not None:
         state.timers.set(RUN_TIMEOUT_TIMER, event.timeout_at_us)

@@ -301,6 +301,7 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
         is_warned: the journal has come near to its definition's `continue_as_new_after`.
         lease_key, lease_fence: of the lease that the whole run holds; empty and 0 where it holds none. While it waits
             for it there is a node `@run`.
+        traceparent: the trace that the run belongs to, see `trace_context`; empty where nobody traces it.
     """
 
     run_id: str
@@ -348,6 +349,7 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
     report_id: str = ""
     lease_key: str = ""
     lease_fence: int = 0
+    traceparent: str = ""
     output: JsonValue = None
     output_ref: PayloadRef | None = None
     error: ErrorInfo | None = None

@@ -49,6 +49,7 @@ from ductor.journal.events import (
 )
 from ductor.journal.ids import derived_run_id
 from ductor.journal.state import NodeState
+from ductor.journal.trace_context import tick_span_id, traceparent_below
 
 MAX_DEPTH: Final = 16
 """Runs below each other, the root not counted. An abandoned child begins anew."""
@@ -256,7 +257,17 @@ def _ancestry(tick: Tick, node: ProgramNode, step: SubworkflowStep, generation: 
         parent_waits_for="" if step.mode == "async" else step.wait_for,
         scope=scope,
         context=context,
+        traceparent=_traceparent(tick),
     )
+
+
+def _traceparent(tick: Tick) -> str:
+    """A child's parent in the trace is the decision to start it; empty where this run is not traced."""
+    state = tick.state
+    if not state.traceparent:
+        return ""
+    version = state.version if tick.events else state.version + 1
+    return traceparent_below(state.traceparent, tick_span_id(state.run_id, version))
 
 
 def _ask(tick: Tick, run_id: str, kind: str, why: str) -> None:

@@ -38,6 +38,8 @@ from ductor.journal.events import (
     RunStarted,
 )
 from ductor.journal.ids import derived_run_id
+from ductor.journal.state import RunState
+from ductor.journal.trace_context import own_traceparent, parse_traceparent
 
 CONTINUE_WAIT_MS = 60_000
 """How long attempts in flight and children of a run that is asked to continue may take to finish."""
@@ -155,6 +157,7 @@ def _request(tick: Tick, request_id: str, reason: str) -> None:
 
 def _successor(tick: Tick, request_id: str) -> StartedRun:
     state = tick.state
+    run_id = derived_run_id(tick.now_us, state.run_id, request_id)
     started = RunStarted(
         tenant=state.tenant,
         definition=state.definition,
@@ -182,7 +185,14 @@ def _successor(tick: Tick, request_id: str) -> StartedRun:
         open_children=tuple(OpenChild(run_id=run_id, node=node) for run_id, node in state.open_children.items()),
         lease_key=state.lease_key,
         lease_fence=state.lease_fence,
+        traceparent=_traceparent(state, run_id),
     )
     ref = state.trigger_ref
     payloads = () if ref is None else (Payload(ref.hash, encode_value(state.value(None, ref))),)
-    return StartedRun(derived_run_id(tick.now_us, state.run_id, request_id), started, payloads)
+    return StartedRun(run_id, started, payloads)
+
+
+def _traceparent(state: RunState, run_id: str) -> str:
+    """Who continues a run has a trace of its own: one of a chain that never ends would never end either."""
+    context = parse_traceparent(state.traceparent)
+    return "" if context is None else own_traceparent(run_id, is_sampled=context.is_sampled)
