@@ -70,7 +70,7 @@ def _at(node: ast.AST) -> Iterator[_Place]:
     elif isinstance(node, ast.BinOp) and type(node.op) in SWAPPED:
         yield node.lineno, f"{ast.unparse(node)} -> {SWAPPED[type(node.op)].__name__}", lambda: _swap_operator(node)
     elif isinstance(node, ast.Constant) and type(node.value) in (bool, int):
-        yield node.lineno, f"{node.value} changed", lambda: _change(node)
+        yield node.lineno, f"{node.value!r} changed", lambda: _change(node)
     if isinstance(node, ast.FunctionDef | ast.If | ast.For | ast.While | ast.With):
         for index, statement in enumerate(node.body):
             if isinstance(statement, ast.Assign | ast.AugAssign | ast.Delete) or _is_call(statement):
