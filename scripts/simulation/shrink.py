@@ -13,6 +13,7 @@ import msgspec
 
 from ductor.definitions.values import JsonObject, JsonValue
 from scripts.simulation.campaign import Outcome, run_campaign
+from scripts.simulation.child_runs import named_definitions
 from scripts.simulation.definitions import compiled_or_none
 from scripts.simulation.plan import Plan
 
@@ -25,13 +26,20 @@ T = TypeVar("T")
 Campaign = Callable[[Plan], Outcome]
 
 
-def shrunk(failing: Outcome, run: Campaign = run_campaign, *, seconds: float = MAX_SECONDS) -> Outcome:
+def shrunk(
+    failing: Outcome,
+    run: Campaign = run_campaign,
+    *,
+    seconds: float = MAX_SECONDS,
+    max_campaigns: int = MAX_CAMPAIGNS,
+) -> Outcome:
     """A smaller campaign that breaks the same rule, or the one given.
 
     Args:
         failing: has violations; the first one's rule is kept.
         run: carries out a plan.
         seconds: real time at most.
+        max_campaigns: plans that are tried at most.
     """
     rule, best = failing.violations[0].rule, failing
     until, campaigns = time.monotonic() + seconds, 0
@@ -39,7 +47,7 @@ def shrunk(failing: Outcome, run: Campaign = run_campaign, *, seconds: float = M
     while progress:
         progress = False
         for candidate in _smaller(best.plan):
-            if campaigns >= MAX_CAMPAIGNS or time.monotonic() > until:
+            if campaigns >= max_campaigns or time.monotonic() > until:
                 return best
             campaigns += 1
             outcome = run(candidate)
@@ -74,7 +82,8 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
 
 
 def _with_less_defined(plan: Plan) -> Iterator[Plan]:
-    used = {start.definition for start in plan.starts}
+    started = [plan.definitions[start.definition] for start in plan.starts]
+    used = {number for number, one in enumerate(plan.definitions) if one in started or one["name"] in _named(plan)}
     for number in range(len(plan.definitions)):
         if number not in used:
             yield _without_definition(plan, number)
@@ -82,6 +91,11 @@ def _with_less_defined(plan: Plan) -> Iterator[Plan]:
         for smaller in _smaller_definitions(definition):
             if compiled_or_none(smaller) is not None:
                 yield msgspec.structs.replace(plan, definitions=_replaced(plan.definitions, number, smaller))
+
+
+def _named(plan: Plan) -> set[str]:
+    """Definitions that others start runs of."""
+    return {name for definition in plan.definitions for name in named_definitions(definition)}
 
 
 def _parts(whole: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
@@ -136,9 +150,18 @@ def _smaller_definitions(definition: JsonObject) -> Iterator[JsonObject]:
     for key in definition.keys() - {"ductor", "name", "steps", "context"}:
         yield {other: value for other, value in definition.items() if other != key}
     for number, step in enumerate(steps):
-        for key in sorted(step.keys() - NEEDED_KEYS):
-            smaller = {other: value for other, value in step.items() if other != key}
+        for smaller in _smaller_steps(step):
             yield definition | {"steps": list(_replaced(steps, number, smaller))}
+
+
+def _smaller_steps(step: JsonObject) -> Iterator[JsonObject]:
+    for key in sorted(step.keys() - NEEDED_KEYS):
+        yield {other: value for other, value in step.items() if other != key}
+    inner = step.get("do")
+    if isinstance(inner, dict):
+        smaller_ones = _smaller_definitions(inner) if "steps" in inner else _smaller_steps(inner)
+        for smaller in smaller_ones:
+            yield step | {"do": smaller}
 
 
 def _steps(definition: JsonObject) -> list[JsonObject]:

@@ -12,7 +12,7 @@ from scripts.simulation.report import Totals
 from scripts.simulation.shrink import plan_size, shrunk
 
 SEEDS = range(45)
-PLANTED_HERE = ("generation_unchecked", "token_of_redelivery", "version_unchecked")
+PLANTED_HERE = ("generation_unchecked", "token_of_redelivery", "version_unchecked", "orphan_on_cancel")
 
 
 def test_the_engine_keeps_its_guarantees_under_every_kind_of_fault() -> None:
@@ -52,8 +52,16 @@ def test_a_planted_bug_is_found(name: str) -> None:
     assert found is not None, f"{name} is not found: {PLANTED[name].what}"
 
 
-def test_there_are_at_least_twenty_planted_bugs() -> None:
-    assert len(PLANTED) >= 20
+def test_there_are_at_least_forty_planted_bugs() -> None:
+    assert len(PLANTED) >= 40
+
+
+def test_random_definitions_start_runs_in_every_way() -> None:
+    text = " ".join(msgspec.json.encode(plan_of(seed).definitions).decode() for seed in SEEDS)
+    for part in ('"do":{"steps"', '"definition":"flow-', '"mode":"async"', '"mode":"child_workflow"', '"child":true'):
+        assert part in text, part
+    for part in ('"on_parent_close":"abandon"', '"wait_for":"checkpoint:half"', '"on_timeout":"detach"'):
+        assert part in text, part
 
 
 def test_a_failure_is_shrunk_and_still_fails_the_same_way() -> None:
@@ -65,7 +73,7 @@ def test_a_failure_is_shrunk_and_still_fails_the_same_way() -> None:
         with bug.plant():
             return run_campaign(plan)
 
-    smaller = shrunk(failing, run, seconds=4)
+    smaller = shrunk(failing, run, max_campaigns=40)
     assert plan_size(smaller.plan) < plan_size(failing.plan) // 2
     assert failing.violations[0].rule in {violation.rule for violation in smaller.violations}
     assert smaller.journals
