@@ -13,7 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from scripts.fuzzing.targets import TARGETS, crash_folder, seeds
+from scripts.fuzzing.crashes import crash_folder
+from scripts.fuzzing.targets import TARGETS, seeds
 
 DEFAULT_SECONDS: Final = 60
 GRACE_SECONDS: Final = 120

@@ -1,11 +1,12 @@
 """The fuzzer's process: `python -m scripts.fuzzing.guided TARGET SECONDS SEED CORPUS`. Needs atheris."""
 
-import hashlib
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Final
+
+from scripts.fuzzing.crashes import crash_folder, keep_crash
 
 MAX_INPUT_BYTES: Final = 4_096
 MAX_SECONDS_PER_INPUT: Final = 20
@@ -25,7 +26,7 @@ def main() -> None:
         "-print_final_stats=1",
         "-artifact_prefix=" + corpus + "/",
     ]
-    run = keeping_what_breaks(targets.TARGETS[name], targets.crash_folder(name))
+    run = keeping_what_breaks(targets.TARGETS[name], crash_folder(name))
     atheris.Setup([sys.argv[0], *options, corpus], run)
     atheris.Fuzz()
 
@@ -37,8 +38,7 @@ def keeping_what_breaks(target: Callable[[bytes], None], folder: Path) -> Callab
         try:
             target(data)
         except BaseException:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / hashlib.sha256(data).hexdigest()[:16]).write_bytes(data)
+            keep_crash(folder, data)
             raise
 
     return run

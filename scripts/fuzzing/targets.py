@@ -128,11 +128,6 @@ def seeds(name: str) -> Iterator[bytes]:
             yield from path.read_bytes().splitlines()
 
 
-def crash_folder(name: str) -> Path:
-    """Where input is kept that once broke a target."""
-    return CHECKOUT / "tests" / "fuzzing" / "crashes" / name
-
-
 def _compiled(data: bytes, file: str) -> None:
     try:
         compiled = compile_text(data, file=file)
