@@ -77,9 +77,10 @@ class LeaseModel:
             self._report(run_id, f"{event.node} is granted its lease twice")
         if len(holders) >= asked.limit:
             self._report(run_id, f"{event.node} is granted {asked.key}; {sorted(holders)} hold it, {asked.limit} may")
-        if asked.limit == 1 and event.fence <= self._fences.get(asked.key, 0):
-            self._report(run_id, f"fence {event.fence} of {asked.key} does not grow")
-        self._fences[asked.key] = max(event.fence, self._fences.get(asked.key, 0))
+        if asked.limit == 1:  # others may hold it beside one that is told so first
+            if event.fence <= self._fences.get(asked.key, 0):
+                self._report(run_id, f"fence {event.fence} of {asked.key} does not grow")
+            self._fences[asked.key] = event.fence
         holders.add(place)
 
     def _leave(self, place: Place) -> None:
