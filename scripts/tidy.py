@@ -47,7 +47,7 @@ PURE_CORE = (
 IMPURE_CALLS = frozenset(
     {"monotonic", "monotonic_ns", "now", "perf_counter", "today", "urandom", "utcnow", "uuid1", "uuid4", "uuid7"}
 )
-VIRTUAL_TIME = frozenset({"Bench", "SimulatedLoop", "run_in_virtual_time", "virtual_time"})
+VIRTUAL_TIME = frozenset({"Bench", "SimulatedLoop", "VirtualTimeLoop", "run_in_virtual_time", "virtual_time"})
 VIRTUAL_TIME_MODULES = ("ductor.testing", "scripts.simulation", "tests.actors.hosting")
 STEP_TYPES = (
     "approval",
