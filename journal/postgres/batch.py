@@ -23,11 +23,13 @@ _ROW_ALONE = _astuple(Commit(run_id="", version=1, commit_id=uuid.UUID(int=0), a
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What one statement sends: which parts it needs, the columns, and how many journal rows should win."""
+    """What one statement sends: which parts it needs, the columns, and how many journal rows should win. `is_lone`: it
+    is one commit, with a row."""
 
     parts: frozenset[str]
     columns: Columns
     row_count: int
+    is_lone: bool
 
 
 def make_batch(commits: Sequence[Commit]) -> Batch:
@@ -45,6 +47,7 @@ def make_batch(commits: Sequence[Commit]) -> Batch:
         "row_events": [_text(commit.events, "events") for commit in rows],
         "row_hash": [commit.hash for commit in rows],
     }
+    is_lone = len(commits) == len(rows) == 1
     commits = [commit for commit in commits if not is_row_alone(commit)]
     parts = set()
     starts = [commit for commit in commits if commit.start is not None]
@@ -74,7 +77,7 @@ def make_batch(commits: Sequence[Commit]) -> Batch:
     for part, part_columns in (children_parts(commits) | waiting_parts(commits) | chain_parts(commits)).items():
         parts.add(part)
         columns |= part_columns
-    return Batch(frozenset(parts), columns, len(rows))
+    return Batch(frozenset(parts), columns, len(rows), is_lone)
 
 
 def is_row_alone(commit: Commit) -> bool:

@@ -150,7 +150,54 @@ FROM (VALUES (:row_run_id::uuid, :row_version::bigint, :row_commit_id::uuid, :ro
     AS b (run_id, version, commit_id, at_us, events, hash)
 WHERE {has_previous}
 ON CONFLICT (run_id, version) DO NOTHING
-RETURNING commit_id
+RETURNING 1 AS won_count
+
+-- name: lone_start
+-- A start without a key, alone.
+WITH started AS (
+    INSERT INTO ductor.eec_workflow_run (run_id, tenant, definition, key, manifest_hash, status, started_at_us,
+        updated_at_us, ended_at_us, parent_run_id, root_run_id, error_type, search_attributes, chain_run_id, iteration,
+        successor_run_id, parent_node, compensated)
+    SELECT :start_run_id::uuid, :start_tenant::text, :start_definition::text, :start_key::text,
+        :start_manifest_hash::text, :start_status::text, :start_started_at_us::bigint, :start_updated_at_us::bigint,
+        :start_ended_at_us::bigint, :start_parent_run_id::uuid, :start_root_run_id::uuid, :start_error_type::text,
+        :start_search_attributes::json, :start_chain_run_id::uuid, :start_iteration::integer,
+        :start_successor_run_id::uuid, :start_parent_node::text, :start_compensated::text
+    WHERE (SELECT t.version FROM ductor.eec_workflow_transition t WHERE t.run_id = :start_run_id::uuid AND t.version = 1)
+        IS NULL
+    ON CONFLICT (run_id) DO NOTHING
+    RETURNING run_id
+),
+won AS (
+    INSERT INTO ductor.eec_workflow_transition (run_id, version, commit_id, at_us, events, hash)
+    SELECT s.run_id, :row_version::bigint, :row_commit_id::uuid, :row_at_us::bigint, :row_events::json, :row_hash::bytea
+    FROM started s
+    ON CONFLICT (run_id, version) DO NOTHING
+    RETURNING version
+)
+SELECT count(*)::integer AS won_count,
+    CASE WHEN (SELECT count(*) FROM started) <> count(*) THEN ductor.eec_partial_start() END AS undone
+FROM won
+
+-- name: lone_head
+-- A tick that writes its journal row and changes the head, as the last one of most runs does, alone.
+WITH won AS (
+    INSERT INTO ductor.eec_workflow_transition (run_id, version, commit_id, at_us, events, hash)
+    SELECT b.run_id, b.version, b.commit_id, b.at_us, b.events, b.hash
+    FROM (VALUES (:row_run_id::uuid, :row_version::bigint, :row_commit_id::uuid, :row_at_us::bigint, :row_events::json,
+            :row_hash::bytea))
+        AS b (run_id, version, commit_id, at_us, events, hash)
+    WHERE {has_previous}
+    ON CONFLICT (run_id, version) DO NOTHING
+    RETURNING run_id
+), heads AS (
+    UPDATE ductor.eec_workflow_run r
+    SET status = :head_status::text, ended_at_us = :head_ended_at_us::bigint, error_type = :head_error_type::text,
+        updated_at_us = :head_updated_at_us::bigint, successor_run_id = :head_successor_run_id::uuid,
+        compensated = :head_compensated::text
+    WHERE r.run_id = (SELECT run_id FROM won)
+)
+SELECT count(*)::integer AS won_count FROM won
 
 -- name: resolve_losers
 -- Asked in a new snapshot about commits that did not win: who did, and whose is the key.

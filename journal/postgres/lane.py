@@ -21,7 +21,7 @@ from ductor.journal.postgres.batch import Batch, make_batch
 from ductor.journal.postgres.failures import Failure, classify, refused_field
 from ductor.journal.postgres.outcomes import loser_answers, loser_arguments
 from ductor.journal.postgres.settings import WRITER_PLANNER_SETTINGS, ConnectionSettings, WriterLimits
-from ductor.journal.postgres.statements import LONE_ROW, RESOLVE_LOSERS, Statement, commit_statement
+from ductor.journal.postgres.statements import LONE_COMMITS, RESOLVE_LOSERS, Statement, commit_statement
 
 _logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Lane:
             except Exception as error:
                 failure = classify(error)
                 if failure in ("lock", "content"):
-                    field = refused_field(error, commit_statement(batch.parts).parameters)
+                    field = refused_field(error, _statement(batch).parameters)
                     raise SplitNeededError(failure, field, str(error)) from error
                 await self._recover(failure, error, attempt)
                 attempt += 1
@@ -120,10 +120,10 @@ class Lane:
 
     async def _write(self, batch: Batch) -> tuple[int, set[uuid.UUID]]:
         """Send the batch's statement: how many rows won, and if not all did, which."""
-        if batch.row_count == 1 and not batch.parts:
-            values = [batch.columns[name][0] for name in LONE_ROW.parameters]
-            return len(await self._fetch(LONE_ROW, values)), set()
-        statement = commit_statement(batch.parts)
+        statement = _statement(batch)
+        if batch.is_lone and batch.parts in LONE_COMMITS:
+            values = [batch.columns[name][0] for name in statement.parameters]
+            return sum(row["won_count"] for row in await self._fetch(statement, values)), set()
         row = (await self._fetch(statement, statement.arguments(batch.columns)))[0]
         return row["won_count"], set(row["won"] or ())
 
@@ -200,3 +200,8 @@ class Lane:
         self.reason = f"{type(error).__name__}: {error}"
         pause_s = self._limits.backoff_first_s * 2 ** min(attempt - 1, 16)
         await asyncio.sleep(min(pause_s, self._limits.backoff_max_s))
+
+
+def _statement(batch: Batch) -> Statement:
+    lone = LONE_COMMITS.get(batch.parts) if batch.is_lone else None
+    return commit_statement(batch.parts) if lone is None else lone

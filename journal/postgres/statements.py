@@ -67,7 +67,15 @@ QUERIES: Mapping[str, Statement] = {
 }
 RESOLVE_LOSERS = number_parameters(_COMMIT["resolve_losers"])
 
-LONE_ROW = number_parameters(_COMMIT["lone_row"].replace("{has_previous}", _COMMIT["has_previous"]))
+LONE_COMMITS: Mapping[frozenset[str], Statement] = {
+    parts: number_parameters(_COMMIT[name].replace("{has_previous}", _COMMIT["has_previous"]))
+    for parts, name in (
+        (frozenset[str](), "lone_row"),
+        (frozenset({"starts"}), "lone_start"),
+        (frozenset({"heads"}), "lone_head"),
+    )
+}
+"""Statements of a commit that goes alone, by its parts: of those that a run with nothing beside it needs."""
 
 # in the order of tables that every statement keeps
 _OPTIONAL_PARTS = (

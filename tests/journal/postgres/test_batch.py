@@ -19,7 +19,7 @@ from ductor.journal.commit import (
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.postgres.batch import ROW_FIELDS, is_row_alone, make_batch
 from ductor.journal.postgres.statements import (
-    LONE_ROW,
+    LONE_COMMITS,
     QUERIES,
     RESOLVE_LOSERS,
     commit_statement,
@@ -90,10 +90,26 @@ def test_a_statement_finds_all_its_parameters_and_no_column_is_left_over(batch_c
     assert all(len(values) == lengths[name.partition("_")[0]] for name, values in batch.columns.items())
 
 
-def test_a_lone_tick_needs_no_part() -> None:
-    batch = make_batch([tick("01890000-0000-7000-8000-000000000000", 2)])
-    assert batch.parts == frozenset()
-    assert set(LONE_ROW.parameters) == set(batch.columns)
+@pytest.mark.parametrize(
+    ("commit", "parts"),
+    [
+        (tick("01890000-0000-7000-8000-000000000000", 2), set()),
+        (start("01890000-0000-7000-8000-000000000000"), {"starts"}),
+        (tick("01890000-0000-7000-8000-000000000000", 2, head=HeadUpdate(status="failed")), {"heads"}),
+    ],
+)
+def test_a_lone_commit_has_a_statement_with_all_its_values(commit: Commit, parts: set[str]) -> None:
+    batch = make_batch([commit])
+    assert (batch.parts, batch.is_lone) == (parts, True)
+    said_twice = {"start_run_id": "row_run_id", "head_run_id": "row_run_id", "head_commit_id": "row_commit_id"}
+    parameters = {said_twice.get(name, name) for name in LONE_COMMITS[batch.parts].parameters}
+    assert parameters == {said_twice.get(name, name) for name in batch.columns}
+
+
+def test_commits_without_a_row_make_a_batch_that_is_not_lone() -> None:
+    without_row = tick("01890000-0000-7000-8000-000000000001", 0)
+    assert not make_batch([without_row]).is_lone
+    assert not make_batch([tick("01890000-0000-7000-8000-000000000000", 2), without_row]).is_lone
 
 
 def test_a_start_that_already_changed_its_head_is_written_once_as_it_stands_after() -> None:
@@ -130,7 +146,13 @@ def test_parameters_are_numbered_by_first_use_and_casts_are_left_alone() -> None
 def test_no_statement_keeps_a_named_parameter_or_an_unfilled_mark() -> None:
     combinations = [frozenset(parts) for parts in ((), ("starts",), ("starts", "keys"), ("heads", "timers"))]
     heads = [heads_statement(frozenset(conditions)) for conditions in ((), ("tenant", "statuses"))]
-    for statement in [*QUERIES.values(), LONE_ROW, RESOLVE_LOSERS, *heads, *map(commit_statement, combinations)]:
+    for statement in [
+        *QUERIES.values(),
+        *LONE_COMMITS.values(),
+        RESOLVE_LOSERS,
+        *heads,
+        *map(commit_statement, combinations),
+    ]:
         assert not re.search(r"\{\w+\}|(?<!:):\w", statement.text)
         assert len(set(re.findall(r"\$\d+", statement.text))) == len(statement.parameters)
 

@@ -139,6 +139,29 @@ async def test_a_start_that_half_wins_against_another_transaction_leaves_nothing
     assert await store.find_start_key("acme", "order", "neighbour") == neighbour.run_id
 
 
+async def test_a_lone_start_that_half_wins_against_another_transaction_leaves_nothing(
+    store: PostgresStore, database: Database
+) -> None:
+    contested = start()
+    async with outsider(database, contested.run_id, 1) as connection:
+        answer = send(store, contested)
+        await until(lambda: is_waiting(connection))
+        await connection.execute("COMMIT")
+        async with asyncio.timeout(WAIT_S):
+            assert await answer == Conflict(contested.run_id, 1)
+    assert await store.head(contested.run_id) is None
+
+
+async def test_a_lone_commit_that_loses_leaves_the_head_as_it_is(store: PostgresStore) -> None:
+    (run_id,) = await started_runs(store, 1)
+    won, lost = (tick(run_id, 2, head=HeadUpdate(status=status)) for status in ("waiting", "failed"))
+    assert await answered(store, won) == [Appended(2)]
+    assert await answered(store, lost) == [Conflict(run_id, 2)]
+    head = await store.head(run_id)
+    assert head is not None
+    assert head.status == "waiting"
+
+
 async def is_waiting(connection: asyncpg.Connection, count: int = 1) -> bool:
     await connection.execute("SELECT pg_stat_clear_snapshot()")
     query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
