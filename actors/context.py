@@ -179,7 +179,8 @@ class TaskContext:
 
 
 class TaskLogger(logging.LoggerAdapter[logging.Logger]):
-    """Adds `run_id`, `tenant`, `definition`, `step`, `task` and `attempt` to every record."""
+    """Adds `run_id`, `tenant`, `definition`, `step`, `task`, `attempt` and `token` to every record, and of a traced run
+    `trace_id` and `span_id`."""
 
     def __init__(self, logger: logging.Logger, context: TaskContext) -> None:
         super().__init__(
@@ -191,6 +192,8 @@ class TaskLogger(logging.LoggerAdapter[logging.Logger]):
                 "step": context.step,
                 "task": context.task,
                 "attempt": context.attempt,
+                "token": context.idempotency_key,
+                **_trace_fields(context.traceparent),
             },
         )
 
@@ -198,3 +201,10 @@ class TaskLogger(logging.LoggerAdapter[logging.Logger]):
         """Join the attempt's fields with those of the call, which go first."""
         kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
         return msg, kwargs
+
+
+def _trace_fields(traceparent: str) -> dict[str, str]:
+    if not traceparent:
+        return {}
+    _, trace_id, span_id, _ = traceparent.split("-")
+    return {"trace_id": trace_id, "span_id": span_id}

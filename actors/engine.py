@@ -20,6 +20,7 @@ from ductor.actors.commits import row_of
 from ductor.actors.coordinator import Coordinator, StartRun
 from ductor.actors.directory import ActorDirectory
 from ductor.actors.errors import HostStoppedError, ManifestMissingError
+from ductor.actors.log_fields import LogFields, attempt_fields, run_fields
 from ductor.actors.messages import Assignment, AttemptResult, MessageArrived, RunBegun, TimerDue, Wake
 from ductor.actors.observing import Observer
 from ductor.actors.partitions import PartitionMap
@@ -284,7 +285,8 @@ class Engine:
             self.long_runs.pop(state.run_id, None)
             return
         if state.run_id not in self.long_runs:
-            _log.warning("run %s of %s has %d transitions", state.run_id, state.definition, state.version)
+            fields = run_fields(state.run_id, state)
+            _log.warning("run %s of %s has %d transitions", state.run_id, state.definition, state.version, extra=fields)
         self.long_runs[state.run_id] = state.version
         if len(self.long_runs) > MAX_LONG_RUNS:
             self.long_runs.popitem(last=False)
@@ -301,7 +303,7 @@ class Engine:
         It is marked in the database, so that no host takes it up until somebody releases it. One whose events are
         unknown here is not: another host may know them, and this one after its next start.
         """
-        _log.error("run %s is set aside: %s", run_id, error)
+        _log.error("run %s is set aside: %s", run_id, error, extra=self._about(run_id))
         self.set_aside_runs[run_id] = error
         if len(self.set_aside_runs) > MAX_RUNS_SET_ASIDE:
             self.forget_set_aside(next(iter(self.set_aside_runs)))
@@ -363,7 +365,9 @@ class Engine:
         try:
             await self.store.request_control(request)
         except (StoreUnavailableError, OverloadedError) as error:
-            _log.warning("run %s is not compacted: %s", run_id, error)  # it will be when it has grown again
+            _log.warning(
+                "run %s is not compacted: %s", run_id, error, extra=self._about(run_id)
+            )  # it will be when it has grown again
             return
         self.wake(run_id, reissues=False)
 
@@ -498,7 +502,9 @@ class Engine:
         if self._is_closing:
             self._refuse_starts(actor, undelivered)
         if undelivered and not self._is_closing:
-            _log.error("%s left %d messages behind", actor, len(undelivered))
+            _log.error(
+                "%s left %d messages behind", actor, len(undelivered), extra=run_fields(actor.run_id, actor.state)
+            )
 
     def actor_failed(self, actor: Coordinator, error: BaseException, undelivered: Sequence[object]) -> None:
         """A coordinator died. What it had in hand is still with its owners; a fresh one begins from the journal."""
@@ -520,12 +526,13 @@ class Engine:
             del self._failures[run_id]
             self.set_aside(run_id, error if isinstance(error, Exception) else RuntimeError(repr(error)))
             return
-        _log.warning("the coordinator of run %s failed (%d in a row)", run_id, failures, exc_info=error)
+        fields = run_fields(run_id, actor.state)
+        _log.warning("the coordinator of run %s failed (%d in a row)", run_id, failures, exc_info=error, extra=fields)
         self.wake_later(run_id)
 
     def message_undelivered(self, actor: Coordinator, message: object) -> None:
         """Told from another thread while the host closes: the journal and the worker have what matters."""
-        _log.info("%s did not get %r: the host is closing", actor, message)
+        _log.info("%s did not get %r: the host is closing", actor, message, extra=run_fields(actor.run_id))
 
     def _refuse_starts(self, actor: Coordinator, undelivered: Sequence[object]) -> None:
         """The host closes: who waits for a start hears that it stopped. Whether the run began, his start key tells."""
@@ -533,6 +540,10 @@ class Engine:
         for message in undelivered:
             if isinstance(message, StartRun) and not message.reply.done():
                 message.reply.set_exception(HostStoppedError())
+
+    def _about(self, run_id: str) -> LogFields:
+        actor = self.directory.get(run_id)
+        return run_fields(run_id, None if actor is None else actor.state)
 
     def _wake_again(self, run_id: str) -> None:
         self.wake(run_id)
@@ -555,7 +566,10 @@ class Engine:
         try:
             await self.store.append_attempt(row_of(result), payloads)
         except StoreUnavailableError as error:
-            _log.warning("a result of run %s stays in memory until the database is back: %s", result.run_id, error)
+            fields = attempt_fields(result.token)
+            _log.warning(
+                "a result of run %s stays in memory until the database is back: %s", result.run_id, error, extra=fields
+            )
             self.wake_later(result.run_id)
             return
         self.confirm(result)
@@ -565,10 +579,11 @@ class Engine:
             if await self.store.set_run_aside(run_id, str(error), self.partitions.own_id):
                 self._marked.add(run_id)
         except StoreUnavailableError as unavailable:
-            _log.warning("run %s is set aside on this host alone: %s", run_id, unavailable)
+            fields = self._about(run_id)
+            _log.warning("run %s is set aside on this host alone: %s", run_id, unavailable, extra=fields)
 
     async def _save_snapshot(self, snapshot: Snapshot) -> None:
         try:
             await self.store.save_snapshot(snapshot)
         except StoreUnavailableError as error:
-            _log.warning("no snapshot of run %s: %s", snapshot.run_id, error)
+            _log.warning("no snapshot of run %s: %s", snapshot.run_id, error, extra=self._about(snapshot.run_id))

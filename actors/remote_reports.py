@@ -16,6 +16,7 @@ import msgspec
 
 from ductor.actors.commits import row_of
 from ductor.actors.failures import error_info
+from ductor.actors.log_fields import attempt_fields
 from ductor.actors.messages import AttemptResult
 from ductor.actors.queue.distributed import MAX_ITEMS_PER_CALL
 from ductor.journal.errors import OverloadedError, StoreUnavailableError, ValueRefusedError
@@ -90,10 +91,14 @@ class ResultReporter:
         try:
             await self._store.append_attempt(row_of(result), payloads)
         except (StoreUnavailableError, OverloadedError) as error:
-            _log.warning("the result of %s stays in memory until the database takes it: %s", result.token, error)
+            fields = attempt_fields(result.token)
+            _log.warning(
+                "the result of %s stays in memory until the database takes it: %s", result.token, error, extra=fields
+            )
             return False
         except ValueRefusedError as error:  # and would refuse it again: that is what becomes of the attempt
-            _log.error("the result of %s can't be stored: %s", result.token, error)
+            fields = attempt_fields(result.token)
+            _log.error("the result of %s can't be stored: %s", result.token, error, extra=fields)
             self._waiting[result.token] = _refused(result, error)
             return False
         return True

@@ -31,6 +31,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ductor.actors.log_fields import attempt_fields
 from ductor.actors.messages import Assignment, AttemptResult
 from ductor.actors.observing import AroundHandler
 from ductor.actors.queue.distributed import MAX_ITEMS_PER_CALL, DistributedQueue, check_lease_arguments
@@ -268,7 +269,7 @@ class RemoteWorker:
                     return
                 assignment = msgspec.structs.replace(assignment, input=decode_value(text))
         except StoreUnavailableError as error:
-            _log.warning("%s is given back: %s", lease.item.token, error)
+            _log.warning("%s is given back: %s", lease.item.token, error, extra=attempt_fields(lease.item.token))
             await asyncio.sleep(NO_HANDLER_PAUSE_S)
             self._let_go(lease.item.token)
             await self._give_back([lease])
@@ -330,7 +331,7 @@ class RemoteWorker:
         if token not in states:
             await self._look_up(held)
             return
-        _log.warning("the lease of %s was lost: the attempt is left to others", token)
+        _log.warning("the lease of %s was lost: the attempt is left to others", token, extra=attempt_fields(token))
         self._let_go(token)
         if self._pool is not None:
             self._pool.abandon(token)

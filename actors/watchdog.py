@@ -22,6 +22,7 @@ import msgspec
 
 from ductor.actors.engine import Engine
 from ductor.actors.errors import RunStalledError
+from ductor.actors.log_fields import run_fields
 from ductor.journal.set_aside_store import IdleRun
 
 STALLED_AFTER_MS: Final = 30_000
@@ -89,7 +90,12 @@ class Watchdog:
             self._engine.set_aside(run.run_id, RunStalledError(run.run_id, run.version, watched.wakes))
             return
         watched.wakes, watched.woken_at_us = watched.wakes + 1, now_us
-        _log.warning("run %s has not got on since transition %d: it is looked at again", run.run_id, run.version)
+        _log.warning(
+            "run %s has not got on since transition %d: it is looked at again",
+            run.run_id,
+            run.version,
+            extra=run_fields(run.run_id),
+        )
         self._engine.wake_here(run.run_id, reissues=True)
 
     async def _look_for_released(self) -> None:
@@ -102,6 +108,6 @@ class Watchdog:
         self._marks_looked_up = first + len(chosen)
         for run_id in chosen:
             if await self._engine.store.run_set_aside(run_id) is None:
-                _log.info("run %s was released", run_id)
+                _log.info("run %s was released", run_id, extra=run_fields(run_id))
                 self._engine.forget_set_aside(run_id)
                 self._engine.wake_here(run_id, reissues=True)

@@ -24,6 +24,7 @@ from ductor.actors.context import TaskContext
 from ductor.actors.execution import CANCELLED, Crew, Failed, Outcome, Succeeded
 from ductor.actors.failures import timeout_info
 from ductor.actors.handler_threads import HandlerThreads
+from ductor.actors.log_fields import attempt_fields
 from ductor.actors.messages import Assignment, AttemptResult
 from ductor.actors.observing import AroundHandler
 from ductor.actors.tasks import Task, TaskRegistry
@@ -385,7 +386,7 @@ class WorkerPool:
         try:
             self._deliver(result)
         except Exception:  # noqa: BLE001 - one result must not end the worker; it stays among the unconfirmed
-            _log.exception("the result of %s could not be delivered", result.token)
+            _log.exception("the result of %s could not be delivered", result.token, extra=attempt_fields(result.token))
 
     async def _is_quiet_within(self, timeout_ms: int) -> bool:
         assert self._quiet is not None

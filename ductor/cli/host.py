@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ductor.cli.arguments import ArgumentError
-from ductor.cli.options import DatabaseOptions, OutputOptions, RedisOptions
+from ductor.cli.options import DatabaseOptions, LogOptions, OutputOptions, RedisOptions
 from ductor.journal.partitions import PARTITIONS
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ class ServingOptions:
             help="So many hosts, each in a process of its own. One that ends is started again.",
         ),
     ] = 1
+    log_runs: Annotated[
+        bool,
+        Parameter(name="--log-runs", help="Log the start and end of every run, and attempts that fail.", negative=""),
+    ] = False
     metrics_port: Annotated[
         int | None,
         Parameter(
@@ -66,6 +70,7 @@ def host(
     database: DatabaseOptions = DatabaseOptions(),
     redis: RedisOptions = RedisOptions(),
     output: OutputOptions = OutputOptions(),
+    log: LogOptions = LogOptions(),
 ) -> int:
     """Carry out runs until told to stop (SIGTERM or SIGINT), then let attempts in flight finish.
 
@@ -78,7 +83,6 @@ def host(
     health
         How often the host reports its health.
     """
-    import logging
     from functools import partial
 
     from ductor.actors.engine import EngineOptions
@@ -87,6 +91,7 @@ def host(
     from ductor.cli.serving import serve
     from ductor.handlers import load_tasks
     from ductor.host import Host
+    from ductor.observability.logs import RunLog, configure_logs
     from ductor.processes import MAX_PROCESSES, ProcessGroup
 
     if not 1 <= serving.processes <= MAX_PROCESSES:
@@ -94,7 +99,7 @@ def host(
     drain_ms, interval_ms = duration_argument(serving.drain, "--drain"), duration_argument(health, "--health")
     assert drain_ms is not None
     assert interval_ms is not None
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    formatter = configure_logs(log.log_format)
     metrics = _metrics(serving)
     engine = Host(
         tasks=load_tasks(tasks),
@@ -103,12 +108,18 @@ def host(
         tenant=database.tenant,
         options=HostOptions(drain_ms=drain_ms, engine=EngineOptions(remote_queues=serving.leave)),
         redis=redis.settings,
-        observers=() if metrics is None else (metrics,),
+        observers=(*(() if metrics is None else (metrics,)), *((RunLog(),) if serving.log_runs else ())),
     )
     names = engine.registry.names
-    endpoint = _endpoint(engine, metrics, serving)
     work = partial(
-        serve, engine, "host", interval_ms, output.output, lambda health: _line(health, names), around=endpoint
+        serve,
+        engine,
+        "host",
+        interval_ms,
+        output.output,
+        lambda health: _line(health, names),
+        around=_endpoint(engine, metrics, serving),
+        formatter=formatter,
     )
     if serving.processes == 1:
         work()

@@ -66,6 +66,21 @@ class RedisOptions:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
+class LogOptions:
+    """How a process that serves writes its log."""
+
+    log_format: Annotated[
+        Literal["text", "json"],
+        Parameter(
+            name="--log-format",
+            env_var="DUCTOR_LOG_FORMAT",
+            help="`text` for people; `json` for one object a line, with run ids and the like as fields.",
+        ),
+    ] = "text"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
 class OutputOptions:
     """How results are printed."""
 

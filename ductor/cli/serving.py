@@ -2,13 +2,18 @@
 
 import asyncio
 import logging
+import os
+import socket
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ductor.cli.options import OutputFormat
 from ductor.cli.output import print_json, progress
 from ductor.process import fastest_loop, tune_garbage_collector
+
+if TYPE_CHECKING:
+    from ductor.observability.logs import JsonFormatter
 
 MIN_REPORT_INTERVAL_S = 1.0
 
@@ -46,6 +51,7 @@ def serve(
     line: Callable[[T], str],
     *,
     around: AbstractAsyncContextManager[object] | None = None,
+    formatter: "JsonFormatter | None" = None,
 ) -> None:
     """Serve until told to stop, then drain.
 
@@ -54,7 +60,10 @@ def serve(
         interval_ms: between two reports of its health.
         line: a report for people.
         around: entered before it begins, and left when it has drained.
+        formatter: is told the process's name, which goes into every line of its log.
     """
+    if formatter is not None:
+        formatter.fields["host"] = f"{socket.gethostname()}:{os.getpid()}"
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
         runner.run(_serve_within(around or nullcontext(), serving, what, interval_ms / 1_000, output, line))
 

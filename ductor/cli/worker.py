@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ductor.cli.options import DatabaseOptions, OutputOptions, RedisOptions
+from ductor.cli.options import DatabaseOptions, LogOptions, OutputOptions, RedisOptions
 
 if TYPE_CHECKING:
     from ductor.actors.remote_worker import WorkerHealth
@@ -32,6 +32,7 @@ def worker(
     database: DatabaseOptions = DatabaseOptions(),
     redis: RedisOptions = RedisOptions(),
     output: OutputOptions = OutputOptions(),
+    log: LogOptions = LogOptions(),
 ) -> int:
     """Run handlers for hosts elsewhere until told to stop (SIGTERM or SIGINT), then let attempts in flight finish.
 
@@ -44,12 +45,11 @@ def worker(
     health
         How often the worker reports its health.
     """
-    import logging
-
     from ductor.actors.remote_worker import WorkerOptions
     from ductor.cli.arguments import ArgumentError, duration_argument
     from ductor.cli.serving import serve
     from ductor.handlers import load_tasks
+    from ductor.observability.logs import configure_logs
     from ductor.worker import Worker
 
     if not 1 <= limits.concurrency <= 10_000:
@@ -59,7 +59,7 @@ def worker(
     assert visibility_ms is not None
     assert drain_ms is not None
     assert interval_ms is not None
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    formatter = configure_logs(log.log_format)
     engine = Worker(
         tasks=load_tasks(tasks),
         queues=[name.strip() for name in queues.split(",") if name.strip()],
@@ -67,7 +67,7 @@ def worker(
         redis=redis.settings,
         options=WorkerOptions(concurrency=limits.concurrency, visibility_ms=visibility_ms, drain_ms=drain_ms),
     )
-    serve(engine, "worker", interval_ms, output.output, _line)
+    serve(engine, "worker", interval_ms, output.output, _line, formatter=formatter)
     return 0
 
 
