@@ -35,6 +35,7 @@ from ductor.actors.queue.items import QueueDisturbance, QueueHealth
 from ductor.actors.queue.opening import MakeQueue, make_queue
 from ductor.actors.queue.policies import QueuePolicies
 from ductor.actors.queue.redis.settings import RedisSettings
+from ductor.actors.remote_results import ResultWatch
 from ductor.actors.start import DEFAULT_TENANT
 from ductor.actors.sweeper import Sweeper
 from ductor.actors.tasks import TaskRegistry
@@ -72,7 +73,7 @@ ALONE_POLL_S = 60.0
 
 
 POSTGRES_TIER = "postgres"
-"""A queue of this tier alone takes wakeups no faster than the sweeper: hosts do without it for them."""
+"""A queue of this tier alone is no faster than looking for what wakeups tell of: hosts do without these."""
 
 DefinitionKey = tuple[str, str, str | None, str | None]
 """Tenant, name, version label, manifest hash."""
@@ -153,6 +154,7 @@ class EngineHost(Client):
         self._sweeper: Sweeper | None = None
         self._digests: Digests | None = None
         self._leases: Leases | None = None
+        self._results: ResultWatch | None = None
         self._cached: dict[DefinitionKey, tuple[int, PublishedDefinition]] = {}
         self._looking: dict[DefinitionKey, asyncio.Future[PublishedDefinition]] = {}
 
@@ -218,9 +220,13 @@ class EngineHost(Client):
         sweeper.in_turns = (self._sweep_bus, digests.sweep, leases.sweep, bulk.sweep, compacted.sweep, watchdog.sweep)
         self._engine, self._sweeper, self._digests, self._leases = engine, sweeper, digests, leases
         engine.bus_work = self._bus_work
+        wake_here = partial(engine.wake_here, reissues=False)
         if queue is not None and (await queue.health()).tier != POSTGRES_TIER:
-            engine.wakeups = Wakeups(queue, self.host_id, partial(engine.wake_here, reissues=False))
+            engine.wakeups = Wakeups(queue, self.host_id, wake_here)
             engine.wakeups.start()
+        elif engine.remote is not None:
+            self._results = ResultWatch(self.store, engine.remote, wake_here, sweep_ms=self.options.sweep_ms)
+            self._results.start()
         await sweeper.start(known_dead=await self._dead_neighbours())
 
     async def stop_host(self) -> None:
@@ -236,6 +242,8 @@ class EngineHost(Client):
         """End what runs, and keep the queue open where there are others to tell. Half of it may have been started."""
         engine, sweeper, digests, leases = self._engine, self._sweeper, self._digests, self._leases
         if engine is not None and sweeper is not None and digests is not None and leases is not None:
+            if self._results is not None:
+                await self._results.stop()
             if sweeper.has_neighbours:
                 await engine.hand_over()
             digests.stop()
@@ -244,7 +252,7 @@ class EngineHost(Client):
             await sweeper.stop()
             if engine.wakeups is not None:
                 await engine.wakeups.stop()
-        self._engine = self._sweeper = self._digests = self._leases = None
+        self._engine = self._sweeper = self._digests = self._leases = self._results = None
 
     async def __aenter__(self) -> Self:
         await self.start_host()

@@ -31,6 +31,7 @@ import msgspec
 
 from ductor.actors.attempt import has_limits, limits_at_arrival
 from ductor.actors.failures import error_info, timeout_info
+from ductor.actors.log_fields import attempt_fields
 from ductor.actors.messages import Assignment, AttemptResult
 from ductor.actors.queue.distributed import MAX_ITEMS_PER_CALL, DistributedQueue
 from ductor.actors.queue.errors import QueueItemRefusedError, QueueUnavailableError
@@ -90,7 +91,11 @@ class RunsOwner(Protocol):
 
 
 class RemoteTasks:
-    """See the module's docstring. All methods belong to the loop's thread."""
+    """See the module's docstring. All methods belong to the loop's thread.
+
+    Attributes:
+        has_sent: set whenever attempts have gone to the queue; for who looks for their results, and clears it.
+    """
 
     def __init__(
         self,
@@ -118,6 +123,7 @@ class RemoteTasks:
         self._checks: set[asyncio.Task[None]] = set()
         self._rechecks: dict[str, asyncio.TimerHandle] = {}
         self._is_closed = False
+        self.has_sent = asyncio.Event()
         self._stop_listening = self._registry.on_register(lambda task: self._handler_arrived(task.name))
 
     # --- what the engine calls ----------------------------------------------------------------------------------------
@@ -302,11 +308,12 @@ class RemoteTasks:
         if not batch:
             return
         outcomes = await self._queue.enqueue(batch)
+        self.has_sent.set()
         for item, outcome in zip(batch, outcomes, strict=True):
             if self._to_send.get(item.token) is item:
                 del self._to_send[item.token]
             if outcome == "refused" and (known := self._known.get(item.token)) is not None:
-                _log.warning("queue %s is full: %s waits", item.queue, item.token)
+                _log.warning("queue %s is full: %s waits", item.queue, item.token, extra=attempt_fields(item.token))
                 self.forget(item.token)
                 self._owner.wake_later(known.assignment.run_id)
 

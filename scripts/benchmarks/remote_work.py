@@ -27,8 +27,6 @@ from tests.redis_server import RedisServer
 STEPS = 10
 IN_FLIGHT = 64
 LATENCY_RUNS = 40
-SLOW_LATENCY_RUNS = 8
-"""Without Redis a remote step waits for polls of both sides."""
 THROUGHPUT_RUNS = 1_000
 CONCURRENCY = 256
 COMMAND = (sys.executable, "-c", "from ductor.cli.main import main; main()", "worker")
@@ -53,8 +51,7 @@ async def measure_remote_work(server: BenchmarkServer, *, is_quick: bool) -> Tab
                     await runs.run(STEPS)
 
                 await closed_loop(2, 1, one)  # the first pay for plans
-                is_slow = workers > 0 and url is None
-                alone = await closed_loop((SLOW_LATENCY_RUNS if is_slow else LATENCY_RUNS) // share, 1, one)
+                alone = await closed_loop(LATENCY_RUNS // share, 1, one)
                 together = await closed_loop(THROUGHPUT_RUNS // share, IN_FLIGHT, one)
             table.add(
                 f"{workers} worker{'s' if workers > 1 else ''}" if workers else "host",

@@ -1,8 +1,8 @@
 """The PostgreSQL tier: every rule of `DistributedQueue` in tables and functions of the journal's schema.
 
 It is what serves without Redis, or while Redis does not. Enqueueing is as durable as the journal. Who waits looks again
-after a pause that doubles up to POLL_MAX_MS, at once where something happens in this process, and in time where a lease
-runs out or a rate allows more.
+after a pause: a short one while items come, up to POLL_MAX_MS when none has come for long (see `pacing`); at once where
+something happens in this process, and in time where a lease runs out or a rate allows more.
 """
 
 import asyncio
@@ -37,14 +37,15 @@ from ductor.actors.queue.items import (
     TokenState,
     checked_item,
 )
+from ductor.actors.queue.pacing import Pacing
 from ductor.journal.errors import OverloadedError, StoreUnavailableError
 from ductor.journal.postgres.database import Database
 from ductor.journal.postgres.settings import ConnectionSettings
 from ductor.journal.postgres.statements import number_parameters, read_named
 
 TIER: Final = "postgres"
-POLL_MIN_MS: Final = 10
 POLL_MAX_MS: Final = 1_000
+"""Between two looks of who waits for items while none has come for long."""
 MAX_COUNTED: Final = 100_000
 """Items that a look at a queue's depth counts, of a lane and of the queue; more are told as so many."""
 
@@ -60,6 +61,7 @@ class PostgresQueue:
         self._database = Database(settings)
         self._lease_calls = LeaseCalls(self.release)
         self._nudge = asyncio.Event()
+        self._pacing = Pacing(POLL_MAX_MS)
         self._is_closed = True
 
     async def open(self) -> None:
@@ -100,15 +102,17 @@ class PostgresQueue:
         check_lease_arguments(queues, max_items, visibility_ms, wait_ms)
         loop = asyncio.get_running_loop()
         until_s = loop.time() + wait_ms / 1_000
-        pause_ms = POLL_MIN_MS
         while True:
             nudge = self._nudge
             call = self._lease(queues, max_items, visibility_ms)
             leases, due_ms = await self._lease_calls.run(call, lambda answer: answer[0])
-            left_ms = int((until_s - loop.time()) * 1_000)
+            now_s = loop.time()
+            if leases:
+                self._pacing.stirred(now_s)
+            left_ms = int((until_s - now_s) * 1_000)
             if leases or left_ms <= 0 or self._is_closed:
                 return leases
-            pause_ms = min(pause_ms * 2, POLL_MAX_MS)
+            pause_ms = self._pacing.pause_ms(now_s)
             await _wait(nudge, min(pause_ms, left_ms, POLL_MAX_MS if due_ms is None else due_ms))
 
     async def renew(self, leases: Sequence[Lease], *, visibility_ms: int) -> list[bool]:
@@ -272,7 +276,8 @@ class PostgresQueue:
         return {row["out_token"]: row["out_state"] for row in rows}
 
     def _wake(self) -> None:
-        """Have everybody of this process who waits look again."""
+        """Have everybody of this process who waits look again, and often for a while."""
+        self._pacing.stirred(asyncio.get_running_loop().time())
         self._nudge.set()
         self._nudge = asyncio.Event()
 

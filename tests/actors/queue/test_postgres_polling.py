@@ -1,0 +1,58 @@
+"""How often who waits at PostgreSQL's queue asks it: seldom while it is idle, often while items come."""
+
+import asyncio
+from typing import Any
+
+import asyncpg
+
+from ductor.actors.queue.items import QueueItem
+from ductor.actors.queue.postgres.queue import POLL_MAX_MS, PostgresQueue
+from ductor.journal.postgres.settings import ConnectionSettings
+from tests.postgres_fixtures import Database
+
+
+class CountingQueue(PostgresQueue):
+    """Counts its looks for items."""
+
+    looks = 0
+
+    async def _fetch(self, query: str, **values: object) -> list[asyncpg.Record]:
+        self.looks += query == "lease"
+        return await super()._fetch(query, **values)
+
+
+def queue_of(database: Database) -> CountingQueue:
+    return CountingQueue(ConnectionSettings(dsn=database.dsn))
+
+
+async def lease(queue: PostgresQueue, wait_ms: int) -> list[Any]:
+    return await queue.lease(["default"], max_items=1, visibility_ms=60_000, wait_ms=wait_ms)
+
+
+async def test_an_idle_queue_is_asked_once_a_second(database: Database):
+    queue = queue_of(database)
+    await queue.open()
+    try:
+        for _ in range(3):  # a call that begins anew does not begin to hurry
+            assert await lease(queue, POLL_MAX_MS) == []
+        assert 3 <= queue.looks <= 6
+    finally:
+        await queue.close()
+
+
+async def test_items_of_another_process_are_seen_soon_while_items_come(database: Database):
+    consumer, producer = queue_of(database), queue_of(database)
+    await consumer.open()
+    await producer.open()
+    try:
+        for number in range(5):
+            waiting = asyncio.create_task(lease(consumer, 10_000))
+            await producer.enqueue([QueueItem(token=f"t{number}", queue="default", tenant="acme", body=b"null")])
+            (leased,) = await waiting
+            assert leased.item.token == f"t{number}"
+        looks = consumer.looks
+        assert await lease(consumer, 600) == []
+        assert consumer.looks - looks > 7  # pauses that double from 20 ms make 6
+    finally:
+        await consumer.close()
+        await producer.close()
