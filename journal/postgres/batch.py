@@ -49,6 +49,8 @@ def make_batch(commits: Sequence[Commit]) -> Batch:
     }
     is_lone = len(commits) == len(rows) == 1
     commits = [commit for commit in commits if not is_row_alone(commit)]
+    if not commits:
+        return Batch(frozenset(), columns, len(rows), is_lone)
     parts = set()
     starts = [commit for commit in commits if commit.start is not None]
     if starts:
