@@ -45,7 +45,7 @@ class LeaseModel:
         self._report = report
         self._tenants: dict[str, str] = {}
         self._asked: dict[Place, Asked] = {}
-        self._holders: dict[LeaseKey, set[Place]] = {}
+        self._holders: dict[LeaseKey, dict[Place, int]] = {}
         self._fences: dict[LeaseKey, int] = {}
 
     def row(self, run_id: str, events: Sequence[AnyEvent]) -> None:
@@ -72,27 +72,27 @@ class LeaseModel:
         if asked is None:
             self._report(run_id, f"{event.node} is granted a lease that it has not asked for")
             return
-        holders = self._holders.setdefault(asked.key, set())
+        holders = self._holders.setdefault(asked.key, {})
         if place in holders:
             self._report(run_id, f"{event.node} is granted its lease twice")
-        if len(holders) >= asked.limit:
-            self._report(run_id, f"{event.node} is granted {asked.key}; {sorted(holders)} hold it, {asked.limit} may")
+        earlier = [holder for holder, fence in holders.items() if fence < event.fence]  # grants may be told later
+        if len(earlier) >= asked.limit:
+            self._report(run_id, f"{event.node} is granted {asked.key}; {sorted(earlier)} hold it, {asked.limit} may")
         if asked.limit == 1:  # others may hold it beside one that is told so first
             if event.fence <= self._fences.get(asked.key, 0):
                 self._report(run_id, f"fence {event.fence} of {asked.key} does not grow")
             self._fences[asked.key] = event.fence
-        holders.add(place)
+        holders[place] = event.fence
 
     def _leave(self, place: Place) -> None:
         asked = self._asked.pop(place, None)
         if asked is not None:
-            self._holders.get(asked.key, set()).discard(place)
+            self._holders.get(asked.key, {}).pop(place, None)
 
     def _hand_on(self, place: Place, successor: Place) -> None:
         asked = self._asked.pop(place, None)
-        if asked is not None and place in self._holders.get(asked.key, set()):
-            self._holders[asked.key].remove(place)
-            self._holders[asked.key].add(successor)
+        if asked is not None and place in self._holders.get(asked.key, {}):
+            self._holders[asked.key][successor] = self._holders[asked.key].pop(place)
             self._asked[successor] = asked
 
 

@@ -31,6 +31,7 @@ from ductor.journal.events import (
     AttemptFinished,
     ChildReported,
     ChildStarted,
+    CompensationRequested,
     CompensationsStarted,
     ContinueRequested,
     ControlReceived,
@@ -56,6 +57,9 @@ from scripts.simulation.undo_model import UndoModel
 
 OWN_ANSWERS = frozenset({"digest", "lease", "child"})
 """Messages whose ids are unique in a run, but not in a chain: they answer what the run itself has begun."""
+
+AFTER_THE_END = ControlReceived | CompensationRequested | RunReopened
+"""What may follow the end of a run: somebody asks for more of it, which is refused, or reopens it."""
 
 PAUSING = frozenset({"retry", "repeat"})
 
@@ -112,7 +116,7 @@ class RunModel:
             self._report("time", f"version {version} is earlier than the one before")
         self._version, self._at_us = version, at_us
         for event in events:
-            if self._is_ended and not isinstance(event, ControlReceived | RunReopened):
+            if self._is_ended and not isinstance(event, AFTER_THE_END):
                 self._report("terminal", f"version {version} has {_name(event)} after the end")
             if not isinstance(event, RunReopened):
                 self._undos.follow(event)

@@ -90,9 +90,9 @@ def _join_too_soon() -> Iterator[None]:
 def _message_lost_on_pause() -> Iterator[None]:
     compute = ticks.compute
 
-    def lossy(program: Any, state: Any, inputs: Any, now_us: int) -> Any:
+    def lossy(program: Any, state: Any, inputs: Any, now_us: int, library: Any) -> Any:
         messages = inputs.messages
-        payload = compute(program, state, inputs, now_us)
+        payload = compute(program, state, inputs, now_us, library)
         if state.paused_at_us is not None and messages:
             payload.outbox = payload.outbox or Outbox()
             for message in messages:
