@@ -42,6 +42,9 @@ PURE_CORE = (
     "journal/codec.py",
     "journal/events.py",
     "journal/fold.py",
+    "journal/fold_children.py",
+    "journal/fold_ends.py",
+    "journal/open_nodes.py",
     "journal/state.py",
 )
 IMPURE_CALLS = frozenset(

@@ -110,17 +110,8 @@ def host(
         redis=redis.settings,
         observers=(*(() if metrics is None else (metrics,)), *((RunLog(),) if serving.log_runs else ())),
     )
-    names = engine.registry.names
-    work = partial(
-        serve,
-        engine,
-        "host",
-        interval_ms,
-        output.output,
-        lambda health: _line(health, names),
-        around=_endpoint(engine, metrics, serving),
-        formatter=formatter,
-    )
+    line, around = partial(_line, tasks=engine.registry.names), _endpoint(engine, metrics, serving)
+    work = partial(serve, engine, "host", interval_ms, output.output, line, around=around, formatter=formatter)
     if serving.processes == 1:
         work()
         return 0

@@ -1,12 +1,16 @@
 """`ductor runs`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
 from ductor.cli.options import DatabaseOptions, OutputOptions
 from ductor.journal.events import RunStatus
+
+if TYPE_CHECKING:
+    from ductor.journal.records import Head
 
 UNDONE_WORDS: Final = {"true": "undone", "partial": "undone in part"}
 """What people read of a run that has undone what it had done."""
@@ -55,15 +59,7 @@ def runs(
         List also runs that other ones continue; without it a chain shows its latest run.
     """
     from ductor.cli.arguments import ArgumentError
-    from ductor.cli.output import print_rows, timestamp
     from ductor.cli.session import connected, run_async
-
-    async def list_set_aside() -> int:
-        async with connected(database, output.output) as client:
-            marks = await client.runs_set_aside(limit=limit)
-        cells = [(mark.run_id, mark.definition, timestamp(mark.at_us), mark.host_id, mark.reason) for mark in marks]
-        print_rows(marks, output.output, ("run", "definition", "since (UTC)", "by host", "reason"), cells)
-        return 0
 
     if not 1 <= limit <= 1_000:
         raise ArgumentError("--limit", f"from 1 to 1000, found {limit}")
@@ -79,20 +75,37 @@ def runs(
                 limit=limit,
                 shows_continued=continued,
             )
-        cells = [
-            (
-                head.run_id,
-                head.definition,
-                f"{head.status}, {UNDONE_WORDS[head.compensated]}" if head.compensated else head.status,
-                timestamp(head.started_at_us),
-                timestamp(head.ended_at_us),
-                head.error_type or "",
-                head.key or "",
-            )
-            for head in heads
-        ]
-        columns = ("run", "definition", "status", "started (UTC)", "ended (UTC)", "error", "key")
-        print_rows(heads, output.output, columns, cells)
+        _print_heads(heads, output)
         return 0
 
-    return run_async(list_set_aside() if which.set_aside else work())
+    return run_async(_list_set_aside(limit, database, output) if which.set_aside else work())
+
+
+async def _list_set_aside(limit: int, database: DatabaseOptions, output: OutputOptions) -> int:
+    from ductor.cli.output import print_rows, timestamp
+    from ductor.cli.session import connected
+
+    async with connected(database, output.output) as client:
+        marks = await client.runs_set_aside(limit=limit)
+    cells = [(mark.run_id, mark.definition, timestamp(mark.at_us), mark.host_id, mark.reason) for mark in marks]
+    print_rows(marks, output.output, ("run", "definition", "since (UTC)", "by host", "reason"), cells)
+    return 0
+
+
+def _print_heads(heads: "Sequence[Head]", output: OutputOptions) -> None:
+    from ductor.cli.output import print_rows, timestamp
+
+    cells = [
+        (
+            head.run_id,
+            head.definition,
+            f"{head.status}, {UNDONE_WORDS[head.compensated]}" if head.compensated else head.status,
+            timestamp(head.started_at_us),
+            timestamp(head.ended_at_us),
+            head.error_type or "",
+            head.key or "",
+        )
+        for head in heads
+    ]
+    columns = ("run", "definition", "status", "started (UTC)", "ended (UTC)", "error", "key")
+    print_rows(heads, output.output, columns, cells)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ductor.actors.directory import ActorDirectory
-from ductor.actors.runtime_errors import DirectoryClosedError
 from ductor.actors.runtime import LoopActor
+from ductor.actors.runtime_errors import DirectoryClosedError
 from ductor.testing.loop import virtual_time
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pykka._envelope import Envelope
 
-from ductor.actors.runtime_errors import ActorStoppedError, WouldBlockError, WrongThreadError
 from ductor.actors.runtime import MESSAGES_PER_LOOP_STEP, LoopActor
+from ductor.actors.runtime_errors import ActorStoppedError, WouldBlockError, WrongThreadError
 from ductor.testing.loop import run_in_virtual_time, virtual_time
 from tests.actors.recording import Recorder, Witness, boom, settled, started
 

@@ -14,7 +14,9 @@ Write = Callable[[str, str], Path]
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Write:
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    monkeypatch.setattr(tidy, "LONGER_FILES", {})  # which names files of this repository
+
     def write_file(name: str, text: str = "") -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
