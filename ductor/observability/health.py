@@ -73,7 +73,7 @@ def report_of(
     """
     concerns: list[Concern] = []
     if phase != "running":
-        kind: ConcernKind = "starting" if phase in ("new", "starting") else phase
+        kind: ConcernKind = "starting" if phase == "new" else phase
         concerns.append(Concern(kind=kind, detail=f"the host is {phase}"))
     if phase == "running" and health is None:
         concerns.append(Concern(kind="not_known", detail="the host did not say how it is in time"))

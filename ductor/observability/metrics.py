@@ -1,16 +1,18 @@
 """Metrics of one host, for Prometheus.
 
-Counters and histograms are kept as things happen, in this process, on the event loop: each is a few microseconds of a
-step's time. What can be looked up (queues, read models, runs in memory) is looked up when somebody asks, in `gauges`.
-Needs `pip install 'ductor-engine[metrics]'`.
+Counters and histograms are kept as things happen, in this process, on the event loop (`counting`): all of them together
+are a few microseconds of a step's time. What can be looked up (queues, read models, runs in memory) is looked up when
+somebody asks, in `gauges`. Needs `pip install 'ductor-engine[metrics]'`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
 
 from ductor.actors.observing import AnswerCommit, Observer
 from ductor.journal.commit import CommitAnswer
@@ -26,6 +28,7 @@ from ductor.journal.events import (
 )
 from ductor.journal.state import RunState
 from ductor.observability import gauges
+from ductor.observability.counting import CounterSet, HistogramSet
 from ductor.observability.labels import MAX_DEFINITIONS, MAX_QUEUES, MAX_TASKS, MAX_TENANTS, BoundedNames
 
 if TYPE_CHECKING:
@@ -38,11 +41,11 @@ LATENESS_BUCKETS_S: Final = (1e-3, 5e-3, 10e-3, 50e-3, 0.1, 0.5, 1.0, 5.0, 30.0,
 DURATION_BUCKETS_S: Final = (5e-3, 25e-3, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 3_600.0, 86_400.0)
 
 
-class Metrics(Observer):
-    """Counts what a host does; `exposition` is what Prometheus scrapes.
+class Metrics(Observer, Collector):
+    """Counts what a host does; `page` is what Prometheus scrapes.
 
     Attributes:
-        registry: holds the metrics.
+        registry: has this collector, and maybe others of the service.
         queues: the queues of attempts that were dispatched, MAX_QUEUES at most.
     """
 
@@ -53,8 +56,8 @@ class Metrics(Observer):
         self._definition = BoundedNames(MAX_DEFINITIONS)
         self._task = BoundedNames(MAX_TASKS)
         self._tenant = BoundedNames(MAX_TENANTS)
-        self._make_metrics()
-        self._children: dict[tuple[str, ...], Counter] = {}
+        self._make_counters()
+        self._make_histograms()
         self._counting: dict[type, Callable[[RunState, AnyEvent], None]] = {
             AttemptDispatched: self._dispatched,
             AttemptFinished: self._finished,
@@ -64,47 +67,43 @@ class Metrics(Observer):
             RunContinued: self._ended,
             RunEnded: self._ended,
         }
+        self.registry.register(self)
 
-    def _make_metrics(self) -> None:
-        self._counters = {
-            name: Counter(f"ductor_{name}", text, labels, registry=self.registry)
-            for name, text, labels in (
-                ("runs_started", "Runs that this host began to carry out.", ("definition",)),
-                ("runs_ended", "Runs that ended on this host, by how.", ("definition", "status")),
-                ("child_runs_started", "Runs that steps of runs started.", ("definition",)),
-                ("steps_settled", "Steps that came to an end, by how.", ("definition", "status")),
-                ("attempts_dispatched", "Attempts given to workers, by handler.", ("task",)),
-                ("retries", "Those of them that were not a step's first, by handler.", ("task",)),
-                ("attempts_finished", "Results of attempts that were applied.", ("definition", "outcome")),
-            )
-        }
-        self._conflicts = Counter("ductor_conflicts", "Commits that lost their version check.", registry=self.registry)
-        self._tick = self._histogram("tick_duration_seconds", "What a decision took to compute.", TICK_BUCKETS_S)
-        self._commit = self._histogram(
-            "commit_latency_seconds", "From handing a commit to the store to its answer.", COMMIT_BUCKETS_S
+    def _make_counters(self) -> None:
+        of = CounterSet
+        self._runs_started = of("ductor_runs_started", "Runs that this host began to carry out.", ("definition",))
+        self._runs_ended = of("ductor_runs_ended", "Runs that ended on this host, by how.", ("definition", "status"))
+        self._children = of("ductor_child_runs_started", "Runs that steps of runs started.", ("definition",))
+        self._steps = of("ductor_steps_settled", "Steps that came to an end, by how.", ("definition", "status"))
+        self._attempts = of("ductor_attempts_dispatched", "Attempts given to workers, by handler.", ("task",))
+        self._retries = of("ductor_retries", "Those of them that were not a step's first, by handler.", ("task",))
+        self._results = of(
+            "ductor_attempts_finished", "Results of attempts that were applied.", ("definition", "outcome")
         )
-        self._batch = self._histogram("commit_batch_size", "Commits written by one statement.", BATCH_BUCKETS)
-        self._batch_duration = self._histogram("commit_batch_seconds", "What writing one batch took.", COMMIT_BUCKETS_S)
-        self._lateness = self._histogram(
-            "timer_lateness_seconds", "From a deadline to the tick that acted on it.", LATENESS_BUCKETS_S
+        self._conflicts = of("ductor_conflicts", "Commits that lost their version check.")
+
+    def _make_histograms(self) -> None:
+        of = HistogramSet
+        self._tick = of("ductor_tick_duration_seconds", "What a decision took to compute.", TICK_BUCKETS_S)
+        self._commit = of(
+            "ductor_commit_latency_seconds", "From handing a commit to the store to its answer.", COMMIT_BUCKETS_S
         )
-        self._run_duration = Histogram(
-            "ductor_run_duration_seconds",
-            "From the start of a run to its end.",
-            ("definition",),
-            buckets=DURATION_BUCKETS_S,
-            registry=self.registry,
+        self._batch = of("ductor_commit_batch_size", "Commits written by one statement.", BATCH_BUCKETS)
+        self._batch_duration = of("ductor_commit_batch_seconds", "What writing one batch took.", COMMIT_BUCKETS_S)
+        self._lateness = of(
+            "ductor_timer_lateness_seconds", "From a deadline to the tick that acted on it.", LATENESS_BUCKETS_S
         )
-        self._attempt_duration = Histogram(
-            "ductor_attempt_duration_seconds",
-            "How long handlers worked, by definition.",
-            ("definition",),
-            buckets=DURATION_BUCKETS_S,
-            registry=self.registry,
+        self._run_duration = of(
+            "ductor_run_duration_seconds", "From the start of a run to its end.", DURATION_BUCKETS_S, ("definition",)
+        )
+        self._attempt_duration = of(
+            "ductor_attempt_duration_seconds", "How long handlers worked.", DURATION_BUCKETS_S, ("definition",)
         )
 
-    def _histogram(self, name: str, text: str, buckets: Sequence[float]) -> Histogram:
-        return Histogram(f"ductor_{name}", text, buckets=buckets, registry=self.registry)
+    def collect(self) -> Iterable[Metric]:
+        """What the registry asks for."""
+        kept = vars(self).values()
+        return [one.family() for one in kept if isinstance(one, CounterSet | HistogramSet)]
 
     def exposition(self) -> bytes:
         """What was counted, in Prometheus' text format, version 0.0.4."""
@@ -117,27 +116,27 @@ class Metrics(Observer):
     # --- what a host tells --------------------------------------------------------------------------------------------
 
     def ticked(self, duration_s: float) -> None:
-        self._tick.observe(duration_s)
+        self._tick.add(duration_s)
 
     def submitting(self, answer: AnswerCommit) -> AnswerCommit:
         began_s = perf_counter()
 
         def answered(outcome: CommitAnswer) -> None:
-            self._commit.observe(perf_counter() - began_s)
+            self._commit.add(perf_counter() - began_s)
             answer(outcome)
 
         return answered
 
     def conflicted(self, run_id: str) -> None:
-        self._conflicts.inc()
+        self._conflicts.add()
 
     def batch_written(self, commits: int, duration_s: float) -> None:
-        self._batch.observe(commits)
-        self._batch_duration.observe(duration_s)
+        self._batch.add(commits)
+        self._batch_duration.add(duration_s)
 
     def committed(self, state: RunState, events: Sequence[AnyEvent], *, has_begun: bool) -> None:
         if has_begun:
-            self._count("runs_started", self._definition(state.definition))
+            self._runs_started.add((self._definition(state.definition),))
         counting = self._counting
         for event in events:
             count = counting.get(type(event))
@@ -150,39 +149,30 @@ class Metrics(Observer):
         assert isinstance(event, AttemptDispatched)
         task = self._task(event.task)
         self.queues(event.queue)
-        self._count("attempts_dispatched", task)
+        self._attempts.add((task,))
         if event.attempt > 1:
-            self._count("retries", task)
+            self._retries.add((task,))
 
     def _finished(self, state: RunState, event: AnyEvent) -> None:
         assert isinstance(event, AttemptFinished)
         definition = self._definition(state.definition)
-        self._count("attempts_finished", definition, event.outcome)
+        self._results.add((definition, event.outcome))
         if event.started_at_us:
-            seconds = (event.finished_at_us - event.started_at_us) / 1e6
-            self._attempt_duration.labels(definition).observe(seconds)
+            self._attempt_duration.add((event.finished_at_us - event.started_at_us) / 1e6, (definition,))
 
     def _settled(self, state: RunState, event: AnyEvent) -> None:
         assert isinstance(event, NodeSettled)
-        self._count("steps_settled", self._definition(state.definition), event.status)
+        self._steps.add((self._definition(state.definition), event.status))
 
     def _fired(self, state: RunState, event: AnyEvent) -> None:
         assert isinstance(event, TimerFired)
-        self._lateness.observe((state.at_us - event.due_at_us) / 1e6)
+        self._lateness.add((state.at_us - event.due_at_us) / 1e6)
 
     def _child_started(self, state: RunState, event: AnyEvent) -> None:
         assert isinstance(event, ChildStarted)
-        self._count("child_runs_started", self._definition(event.definition))
+        self._children.add((self._definition(event.definition),))
 
     def _ended(self, state: RunState, event: AnyEvent) -> None:
         definition = self._definition(state.definition)
-        self._count("runs_ended", definition, state.status)
-        self._run_duration.labels(definition).observe((state.at_us - state.started_at_us) / 1e6)
-
-    def _count(self, name: str, *labels: str) -> None:
-        """Looking a metric of given labels up costs more than counting: what was found is kept. Labels are bounded."""
-        key = (name, *labels)
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = self._counters[name].labels(*labels)
-        child.inc()
+        self._runs_ended.add((definition, state.status))
+        self._run_duration.add((state.at_us - state.started_at_us) / 1e6, (definition,))
