@@ -27,6 +27,9 @@ from ductor.actors.explain import Explanation, explain
 from ductor.actors.lineage import MAX_TREE_RUNS, RunTree, run_tree
 from ductor.actors.messaging import Messaging
 from ductor.actors.publication import places_of, publication
+from ductor.actors.queue.distributed import DistributedQueue
+from ductor.actors.queue.redis.settings import RedisSettings
+from ductor.actors.queued_attempts import queued_attempts
 from ductor.actors.reasons.leases import nodes_with_a_line
 from ductor.actors.start import DEFAULT_TENANT, checked_key, checked_run_id, checked_traceparent, first_event
 from ductor.actors.steps import RUNNABLE_TYPES
@@ -60,6 +63,7 @@ from ductor.journal.records import (
     Control,
     ControlReceipt,
     Head,
+    HostRecord,
     LoadedRun,
     PublishedDefinition,
     RunFilter,
@@ -67,16 +71,32 @@ from ductor.journal.records import (
 from ductor.journal.replay import loaded_state
 from ductor.journal.set_aside_store import SetAsideRun
 from ductor.journal.store import Store
+from ductor.journal.worker_store import WorkerRecord
 
 POLL_S = 0.1
 """How often a client that hosts nothing looks whether a run has ended."""
 
 
 class Client(Messaging, BulkRequests):
-    """See the module's docstring. All methods raise StoreUnavailableError when the database can't be reached."""
+    """See the module's docstring. All methods raise StoreUnavailableError when the database can't be reached.
 
-    def __init__(self, store: Store, *, clock: Clock, ids: Ids, functions: FunctionLibrary | None = None) -> None:
+    Attributes:
+        queue: what takes work to other processes, where it is open; else it is opened when something is asked of it.
+        redis: the first tier of that queue.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock,
+        ids: Ids,
+        functions: FunctionLibrary | None = None,
+        redis: RedisSettings | None = None,
+    ) -> None:
         self.store, self.clock, self.ids, self.functions = store, clock, ids, functions
+        self.queue: DistributedQueue | None = None
+        self.redis = redis
 
     async def publish(
         self, compiled: Compiled, *, tenant: str = DEFAULT_TENANT, source: str = ""
@@ -187,11 +207,21 @@ class Client(Messaging, BulkRequests):
         return explain(
             state,
             self._program(record).carried_out_by(state.body),
-            hosts=await self.store.hosts(alive_within_ms=HOST_ALIVE_MS),
+            hosts=await self.hosts(),
             now_us=await self.store.now_us(),
             set_aside=await self._why_set_aside(loaded.head.run_id),
             lease_lines=lines,
+            workers=await self.workers(),
+            queued=await queued_attempts(state, self.store, self.queue, self.redis),
         )
+
+    async def hosts(self) -> Sequence[HostRecord]:
+        """Hosts that live, by their heartbeats, in order of id."""
+        return await self.store.hosts(alive_within_ms=HOST_ALIVE_MS)
+
+    async def workers(self) -> Sequence[WorkerRecord]:
+        """Workers that live, by their heartbeats, in order of id."""
+        return await self.store.workers()
 
     async def runs_set_aside(
         self, *, tenant: str | None = None, after_run_id: str | None = None, limit: int = 100

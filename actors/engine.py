@@ -45,6 +45,7 @@ from ductor.journal.lease_store import LeaseKey
 from ductor.journal.records import Control, PublishedDefinition, Snapshot
 from ductor.journal.state import RunState
 from ductor.journal.store import Store
+from ductor.journal.worker_store import WorkerRecord
 
 MAX_ACTOR_FAILURES = 5
 """A run that kills its actor so often in a row is set aside."""
@@ -206,9 +207,11 @@ class Engine:
         else:
             self.spawn(self._report_to_owner(result))
 
-    def waiting_for_handler(self) -> dict[str, int]:
-        """How many attempts wait for each handler that is not registered here, or are in other processes."""
-        return dict((self.pool if self.remote is None else self.remote).waiting_for_handler())
+    def waiting_for_handler(self, workers: Sequence[WorkerRecord] = ()) -> dict[str, int]:
+        """How many attempts wait for each handler that neither this process nor one of these workers has."""
+        if self.remote is None:
+            return dict(self.pool.waiting_for_handler())
+        return dict(self.remote.waiting_for_handler(workers))
 
     async def program(self, manifest_hash: str) -> Program:
         """The program of a manifest. Raises ManifestMissingError."""

@@ -9,12 +9,14 @@ Values are those of now: a guard or a choice that was decided earlier may have s
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
+from ductor.actors.queue.items import TokenState
 from ductor.actors.reasons.parked import parked_reason
 from ductor.actors.reasons.pending import pending_reason
-from ductor.actors.reasons.reason import NO_LINES, Reason, Subject
+from ductor.actors.reasons.reason import NO_LINES, NO_WORKERS, Reason, ReasonKind, Subject
 from ductor.actors.reasons.running import running_reason
 from ductor.actors.reasons.scattered import scatter_reason
 from ductor.actors.reasons.settled import settled_reason
@@ -26,9 +28,13 @@ from ductor.journal.events import RUN_LEASE, SETTLED_NODE_STATUSES, RunStatus
 from ductor.journal.lease_store import LeaseLine
 from ductor.journal.records import HostRecord
 from ductor.journal.state import RunState, child_place
+from ductor.journal.worker_store import WorkerRecord
 
 MAX_STEPS_TOLD = 1_000
 """Steps that one explanation tells; the rest is counted."""
+
+BESIDE_STEPS: Final[frozenset[ReasonKind]] = frozenset({"edge", "guard", "timeout", "no_worker", "dead_letter"})
+"""Reasons of a step that stand beneath the one that names it."""
 
 MAX_DEPTH = 20
 """Steps beneath each other; one that lies deeper is told on its own."""
@@ -62,6 +68,8 @@ def explain(
     now_us: int,
     set_aside: str | None = None,
     lease_lines: Mapping[str, LeaseLine] = NO_LINES,
+    workers: Sequence[WorkerRecord] = NO_WORKERS,
+    queued: Mapping[str, TokenState] | None = None,
 ) -> Explanation:
     """Explain a run. The state is left as it is.
 
@@ -70,8 +78,10 @@ def explain(
         now_us: the present by the database's clock.
         set_aside: why a host leaves the run alone, None where none does.
         lease_lines: what nodes that wait for a lease have before them (`nodes_with_a_line`).
+        workers: those that are alive.
+        queued: how the queue between processes holds attempts in flight (`queued_attempts`).
     """
-    subject = Subject(program, state, hosts, now_us, lease_lines)
+    subject = Subject(program, state, hosts, now_us, lease_lines, workers, queued)
     teller = _Teller(subject)
     steps = teller.ended() if state.is_terminal else teller.unsettled()
     return Explanation(
@@ -161,7 +171,7 @@ class _Teller:
 
 
 def _add_lines(found: list[str], reason: Reason, now_us: int, *, depth: int) -> None:
-    who = f"{reason.ref}: " if reason.ref and reason.kind not in ("edge", "guard", "timeout", "no_worker") else ""
+    who = f"{reason.ref}: " if reason.ref and reason.kind not in BESIDE_STEPS else ""
     found.append(f"{'  ' * depth}{who}{reason.text}{_times(reason, now_us)}")
     for child in reason.children:
         _add_lines(found, child, now_us, depth=depth + 1)

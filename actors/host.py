@@ -30,7 +30,6 @@ from ductor.actors.engine import Engine, EngineOptions
 from ductor.actors.errors import HostStoppedError
 from ductor.actors.leases import Leases
 from ductor.actors.observing import Observer
-from ductor.actors.queue.distributed import DistributedQueue
 from ductor.actors.queue.items import QueueDisturbance, QueueHealth
 from ductor.actors.queue.opening import MakeQueue, make_queue
 from ductor.actors.queue.policies import QueuePolicies
@@ -51,6 +50,7 @@ from ductor.definitions.program import Program
 from ductor.definitions.values import JsonValue
 from ductor.journal.clock import Clock
 from ductor.journal.commit import BusEvent, Commit, Payload
+from ductor.journal.errors import StoreUnavailableError
 from ductor.journal.events import Message, RunStarted
 from ductor.journal.ids import Ids
 from ductor.journal.records import EventReceipt, HostRecord, PublishedDefinition, StoreHealth
@@ -102,8 +102,9 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 class HostHealth(msgspec.Struct, frozen=True, kw_only=True):
     """A host's state for health reports. `set_aside` maps run ids to why they are left alone, `long_runs` those that
-    come near to their `continue_as_new_after` to their transitions. `neighbours` are other hosts that live,
-    `partitions` how many this one owns, and `guests` how many attempts it holds of runs that others own."""
+    come near to their `continue_as_new_after` to their transitions. `waiting_for_handler` counts attempts by handlers
+    that neither this host nor a living worker of their queue has. `neighbours` are other hosts that live, `partitions`
+    how many this one owns, and `guests` how many attempts it holds of runs that others own."""
 
     host_id: str
     is_running: bool
@@ -141,10 +142,9 @@ class EngineHost(Client):
         make_queue: MakeQueue = make_queue,
         observer: Observer | None = None,
     ) -> None:
-        super().__init__(store, clock=clock, ids=ids, functions=functions)
+        super().__init__(store, clock=clock, ids=ids, functions=functions, redis=redis)
         self._observer = observer
         self.registry = registry
-        self.queue: DistributedQueue | None = None
         self.on_disturbance: list[Callable[[QueueDisturbance], None]] = []
         self._make_queue = partial(make_queue, store, redis, self._queue_disturbed)
         self.options = options or HostOptions()
@@ -284,7 +284,7 @@ class EngineHost(Client):
             hot_runs=len(engine.directory) if engine else 0,
             armed_timers=len(engine.timers) if engine else 0,
             workers=engine.pool.load if engine else None,
-            waiting_for_handler=engine.waiting_for_handler() if engine else {},
+            waiting_for_handler=await self._waiting_for_handler(engine) if engine else {},
             set_aside={run_id: str(error) for run_id, error in engine.set_aside_runs.items()} if engine else {},
             long_runs=dict(engine.long_runs) if engine else {},
             queue=await self.queue.health() if self.queue is not None else None,
@@ -292,6 +292,17 @@ class EngineHost(Client):
             partitions=engine.partitions.count if engine else 0,
             guests=sum(1 for _ in engine.guest_tokens()) if engine else 0,
         )
+
+    async def _waiting_for_handler(self, engine: Engine) -> dict[str, int]:
+        """Attempts that nobody who is known to live could carry out, by handler."""
+        if not engine.waiting_for_handler():
+            return {}
+        try:
+            workers = await self.workers()
+        except StoreUnavailableError as error:  # what is known here is told all the same
+            _log.warning("which workers live can't be told: %s", error)
+            workers = ()
+        return engine.waiting_for_handler(workers)
 
     async def start_triggered(
         self, definition: str, trigger: JsonValue, *, tenant: str, key: str, manifest_hash: str

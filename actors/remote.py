@@ -23,7 +23,7 @@ Failure cases:
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
@@ -40,6 +40,7 @@ from ductor.actors.tasks import TaskRegistry
 from ductor.journal.clock import Clock
 from ductor.journal.codec import stored_value
 from ductor.journal.events import AttemptFinished, ErrorInfo, TimeoutKind
+from ductor.journal.worker_store import WorkerRecord
 
 MAX_SENT: Final = 100_000
 """Attempts in other processes that a host remembers. Of the oldest it forgets the limits, and that they are there."""
@@ -166,11 +167,19 @@ class RemoteTasks:
         """Runs of which an attempt is in another process, or on its way there."""
         return {known.assignment.run_id for known in self._known.values()} | set(self._rechecks)
 
-    def waiting_for_handler(self) -> Mapping[str, int]:
-        """How many attempts are in other processes, or wait for one, by handlers that are not registered here."""
-        return Counter(
-            known.assignment.task for known in self._known.values() if known.assignment.task not in self._registry
+    def waiting_for_handler(self, workers: Sequence[WorkerRecord] = ()) -> Mapping[str, int]:
+        """How many attempts are in other processes, or wait for one, by handlers that are not registered here; without
+        those that one of these workers could take."""
+        wanted = Counter(
+            (known.assignment.queue, known.assignment.task)
+            for known in self._known.values()
+            if known.assignment.task not in self._registry
         )
+        waiting: Counter[str] = Counter()
+        for (queue, task), count in wanted.items():
+            if not any(queue in worker.queues and task in worker.tasks for worker in workers):
+                waiting[task] += count
+        return waiting
 
     @property
     def in_flight(self) -> int:

@@ -46,6 +46,7 @@ from ductor.journal.errors import StoreUnavailableError
 from ductor.journal.replay import loaded_state
 from ductor.journal.state import RunState
 from ductor.journal.store import Store
+from ductor.journal.worker_store import WORKER_BEAT_MS, WorkerRecord
 
 LEASE_WAIT_MS: Final = 20_000
 """How long one call waits for items."""
@@ -148,6 +149,7 @@ class RemoteWorker:
         if self._pool is not None:
             return
         await self._read_clock()
+        await self._beat()
         self._pool = WorkerPool(
             self._registry,
             deliver=self._reporter.report,
@@ -164,6 +166,7 @@ class RemoteWorker:
             loop.create_task(self._every(renew_s, self._renew), name="renew"),
             loop.create_task(self._every(CHECK_S, self._check), name="check"),
             loop.create_task(self._every(CLOCK_S, self._read_clock), name="clock"),
+            loop.create_task(self._every(WORKER_BEAT_MS / 1_000, self._beat), name="heartbeat"),
         ]
 
     async def stop(self) -> None:
@@ -185,6 +188,7 @@ class RemoteWorker:
         self._held.clear()
         await pool.close()
         self._pool = None
+        await self._leave()
 
     async def health(self) -> WorkerHealth:
         """What a health report says."""
@@ -394,6 +398,18 @@ class RemoteWorker:
             sent_at_us = clock.uncorrected_us()
             database_now_us = await self._store.now_us()
             clock.synchronise(database_now_us, sent_at_us, clock.uncorrected_us())
+
+    async def _beat(self) -> None:
+        """Say that this worker lives, and what it has: handlers may be registered at any time."""
+        await self._store.beat_worker(
+            WorkerRecord(worker_id=self.worker_id, queues=self.queues, tasks=self._registry.names)
+        )
+
+    async def _leave(self) -> None:
+        try:
+            await self._store.remove_worker(self.worker_id)
+        except StoreUnavailableError as error:
+            _log.info("this worker counts as alive for some seconds more: %s", error)
 
     def _beside_the_work(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -5,6 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from ductor.actors.queue.items import TokenState
 from ductor.actors.tick.working import Tick
 from ductor.definitions.durations import format_duration_ms
 from ductor.definitions.expressions import Activation, Expression, ExpressionError
@@ -15,6 +16,7 @@ from ductor.journal.codec import encode_value
 from ductor.journal.lease_store import LeaseLine
 from ductor.journal.records import HostRecord
 from ductor.journal.state import NodeState, RunState
+from ductor.journal.worker_store import WorkerRecord
 
 MAX_NAMES_LISTED = 20
 """Names (people, events, steps) that one text lists; the rest is counted."""
@@ -44,6 +46,7 @@ ReasonKind = Literal[
     # a step under way
     "running",
     "no_worker",
+    "dead_letter",
     "timer",
     "signal",
     "event",
@@ -89,6 +92,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 NO_LINES: Final[Mapping[str, LeaseLine]] = {}
+NO_WORKERS: Final[Sequence[WorkerRecord]] = ()
 
 
 class Subject:
@@ -96,11 +100,12 @@ class Subject:
 
     Attributes:
         tick: one that decides nothing; what the predicates of the scheduler and of the step types read from.
-        hosts: those that are alive.
+        hosts, workers: those that are alive.
+        queued: how the queue between processes holds attempts, by token; None where nothing is known of it.
         lease_lines: what nodes that wait for a lease have before them, as far as it is told.
     """
 
-    __slots__ = ("hosts", "lease_lines", "now_us", "program", "state", "tick")
+    __slots__ = ("hosts", "lease_lines", "now_us", "program", "queued", "state", "tick", "workers")
 
     def __init__(
         self,
@@ -109,7 +114,10 @@ class Subject:
         hosts: Sequence[HostRecord],
         now_us: int,
         lease_lines: Mapping[str, LeaseLine] = NO_LINES,
+        workers: Sequence[WorkerRecord] = NO_WORKERS,
+        queued: Mapping[str, TokenState] | None = None,
     ) -> None:
+        self.workers, self.queued = workers, queued
         self.program, self.state, self.hosts, self.lease_lines = program, state, hosts, lease_lines
         self.now_us = max(now_us, state.at_us)
         self.tick = Tick(program, state, self.now_us)

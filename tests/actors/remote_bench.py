@@ -109,6 +109,7 @@ class RemoteBench:
         self, *tasks: Task[..., Any], queues: Sequence[str] = ("default",), options: WorkerOptions | None = None
     ) -> AsyncIterator[RemoteWorker]:
         """A running worker."""
+        await self.store.open()
         worker = RemoteWorker(
             self.store, self.queue, TaskRegistry(tasks), queues=queues, clock=self.clock, options=options
         )

@@ -18,7 +18,7 @@ from ductor.journal.state import NodeState, RunState
 from tests.actors.explaining import all_reasons, explained, send
 from tests.actors.tick.driver import SECOND_US, Driver
 
-BESIDE_STEPS = {"edge", "guard", "timeout", "no_worker", "told_elsewhere"}
+BESIDE_STEPS = {"edge", "guard", "timeout", "no_worker", "dead_letter", "told_elsewhere"}
 NOT_BEGUN = {"join", "deferred", "not_reached"}
 JOINS = ["all", "every", "any", "2"]
 
