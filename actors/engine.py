@@ -445,6 +445,15 @@ class Engine:
             for actor in self.directory:
                 if not partitions.owns(actor.run_id):
                     self._give_up(actor)
+        if partitions.owned is not None:
+            self._report_what_is_left()
+
+    def _report_what_is_left(self) -> None:
+        """Results for runs of other owners that were lost with the coordinator that had them in hand: nobody asks for
+        them, as their attempts are known to be in good hands here."""
+        for result in self.pool.unconfirmed():
+            if not self.partitions.owns(result.run_id) and result.run_id not in self.directory:
+                self.deliver(result)
 
     def guest_tokens(self) -> Iterator[str]:
         """Tokens of attempts that this host holds although it does not own their runs."""

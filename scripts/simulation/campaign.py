@@ -47,7 +47,7 @@ SETTLE_S: Final = 45.0
 """For hosts to notice that others are gone, to take over, and to finish what can be finished."""
 
 PUMP_EVERY_S: Final = 8.0
-MAX_PUMPS: Final = 40
+MAX_PUMPS: Final = 150
 STOP_S: Final = 30.0
 
 
