@@ -66,6 +66,7 @@ class Member(msgspec.Struct):
         open: children that end with it, and have not told their end, with the nodes that started them.
         awaited: nodes that wait for a child run.
         closing: how it has decided to end.
+        is_only_undone: with this row it has been reopened to be undone, and for nothing else.
     """
 
     first: str
@@ -77,7 +78,7 @@ class Member(msgspec.Struct):
     open: dict[str, str] = msgspec.field(default_factory=dict)
     awaited: dict[str, str] = msgspec.field(default_factory=dict)
     closing: RunClosing | None = None
-    is_reopened_now: bool = False
+    is_only_undone: bool = False
 
 
 class TreeModel:
@@ -99,7 +100,7 @@ class TreeModel:
             elif run_id in self.members:
                 self._goes_on(run_id, self.members[run_id], event)
         if run_id in self.members:
-            self.members[run_id].is_reopened_now = False
+            self.members[run_id].is_only_undone = False
 
     # --- how runs begin -----------------------------------------------------------------------------------------------
 
@@ -149,7 +150,7 @@ class TreeModel:
                 self._settles(run_id, member, event)
             case RunReopened():
                 member.epoch += 1
-                member.closing, member.is_reopened_now = None, True
+                member.closing, member.is_only_undone = None, not event.nodes
             case RunClosing():
                 self._closes(run_id, member, event)
             case RunEnded():
@@ -196,7 +197,7 @@ class TreeModel:
 
     def _closes(self, run_id: str, member: Member, event: RunClosing) -> None:
         member.closing = event
-        if not member.is_reopened_now:  # to be undone, and for nothing else
+        if not member.is_only_undone:
             self._stops_children(run_id, member, event.status)
 
     def _ends(self, run_id: str, member: Member, event: RunEnded) -> None:
