@@ -93,6 +93,11 @@ class Observers(Observer):
             one.batch_written(commits, duration_s)
 
 
+def begins(before: str, status: str) -> bool:
+    """Whether a row takes a run up: its head said nothing, or `pending`, and does not any more."""
+    return before in ("", "pending") and status != "pending"
+
+
 def observer_of(observers: Sequence[Observer]) -> Observer | None:
     """One observer for all of them; None for none."""
     if not observers:

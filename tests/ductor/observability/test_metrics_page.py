@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
 from ductor.observability import gauges
 from ductor.observability.labels import MAX_DEFINITIONS, MAX_QUEUES, MAX_TASKS, MAX_TENANTS
 from ductor.observability.metrics import Metrics
@@ -11,10 +13,11 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 
 
 def test_every_metric_is_on_the_page_and_no_other():
-    counted = {
-        family.name + ("_total" if family.type == "counter" else ""): ", ".join(family._labelnames)
-        for family in Metrics().collect()
-    }
+    counted = {}
+    for family in Metrics().collect():
+        assert isinstance(family, CounterMetricFamily | HistogramMetricFamily)
+        name = f"{family.name}_total" if isinstance(family, CounterMetricFamily) else family.name
+        counted[name] = ", ".join(family._labelnames)
     looked_up = set(re.findall(r'put\(\s*"(\w+)"', Path(gauges.__file__).read_text()))
     rows = [re.split(r" *\| *", line.strip("| ")) for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     on_page = {row[0].strip("`"): row[2] for row in rows if row[1] in ("counter", "histogram")}

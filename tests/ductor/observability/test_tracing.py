@@ -214,7 +214,7 @@ async def test_hosts_and_clients_in_turn_tell_one_trace(database):
         async with ductor.Host(tasks=[note], database=database.dsn, observers=[first.tracing]):
             async with asyncio.timeout(30):
                 while (await run.status()).status != "waiting":  # noqa: ASYNC110 - another process would look as well
-                    await asyncio.sleep(0.01)
+                    await asyncio.sleep(0)
         async with ductor.Host(tasks=[note], database=database.dsn, observers=[second.tracing]):
             await run.signal("go")
             await run.result(timeout=30)
@@ -291,7 +291,7 @@ async def test_a_run_that_fails_and_is_redriven_has_a_span_for_each_life(store):
         await run.redrive()
         async with asyncio.timeout(30):
             while (await run.status()).status != "completed":  # noqa: ASYNC110 - it has had an end before
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
     first, second = kept.spans[run_span_id(run.run_id)], kept.spans[run_span_id(run.run_id, 1)]
     assert (first.status.status_code, second.status.status_code) == (StatusCode.ERROR, StatusCode.UNSET)
     assert (parent_of(first), parent_of(second)) == (None, run_span_id(run.run_id))
@@ -305,7 +305,7 @@ async def test_who_continues_a_run_has_a_trace_of_its_own_that_is_linked(store):
         await run.continue_as_new()
         async with asyncio.timeout(30):
             while (latest := (await run.status()).run_id) == run.run_id:  # noqa: ASYNC110 - nobody tells of it
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
         await run.signal("go")
         await run.result(timeout=30)
     before, after = kept.spans[run_span_id(run.run_id)], kept.spans[run_span_id(latest)]
