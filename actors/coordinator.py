@@ -34,6 +34,7 @@ import msgspec
 from ductor.actors.commits import assignment_of, commit_of, finished_of
 from ductor.actors.handing_over import begun_runs
 from ductor.actors.messages import Assignment, AttemptResult, Committed, MessageArrived, RunBegun, TimerDue, Wake
+from ductor.actors.observing import begins
 from ductor.actors.runtime import LoopActor
 from ductor.actors.tick.compute import TickInputs, compute
 from ductor.actors.tick.outbox import Outbox
@@ -61,9 +62,6 @@ MAX_CONFLICTS = 8
 
 CONFLICT_PAUSE_S = 0.01
 """First pause after a lost version check; doubles with each further one."""
-
-_NOT_BEGUN = ("", "pending")
-"""What the head of a run says before a host has decided anything about it; nothing, of one that is not written yet."""
 
 
 class StartRun(msgspec.Struct, frozen=True):
@@ -203,7 +201,7 @@ class Coordinator(LoopActor):
             self.actor_ref.stop()
             return
         state = loaded_state(loaded)
-        self.program, self.library = await self.engine.programs(state)
+        self.program, self.library = await self.engine.programs.of_run(state)
         self.state = state
         self._head_status = loaded.head.status
         self._stored_due_us = None if state.timers.earliest() is None else -1  # unknown: written anew when it matters
@@ -241,18 +239,16 @@ class Coordinator(LoopActor):
     # --- tick ---------------------------------------------------------------------------------------------------------
 
     def _begin(self, start: StartRun) -> None:
-        program, self.library = self.engine.loaded_programs(start.started)
+        program, self.library = self.engine.programs.of_start(start.started)
         self.program, self.state = program, RunState(run_id=self.run_id)
         inputs = TickInputs(started=start.started, payloads=list(start.payloads))
         self._commit(self._compute(program, self.state, inputs), [], [], None)
 
     def _compute(self, program: Program, state: RunState, inputs: TickInputs) -> TickPayload:
-        observer = self.engine.observer
-        if observer is None:
-            return compute(program, state, inputs, self.engine.clock.now_us(), self.library)
         began_s = perf_counter()
         payload = compute(program, state, inputs, self.engine.clock.now_us(), self.library)
-        observer.ticked(perf_counter() - began_s)
+        if self.engine.observer is not None:
+            self.engine.observer.ticked(perf_counter() - began_s)
         return payload
 
     def _take_over(self, begun: RunBegun) -> None:
@@ -357,8 +353,7 @@ class Coordinator(LoopActor):
         assert state is not None
         self._conflicts = 0
         if self.engine.observer is not None and payload.events:
-            has_begun = self._head_status in _NOT_BEGUN and state.status != "pending"
-            self.engine.observer.committed(state, payload.events, has_begun=has_begun)
+            self.engine.observer.committed(state, payload.events, has_begun=begins(self._head_status, state.status))
         self._head_status = state.status
         if in_flight.commit.timer is not None:
             self._stored_due_us = in_flight.commit.timer.due_at_us

@@ -19,22 +19,22 @@ import msgspec
 from ductor.actors.commits import row_of
 from ductor.actors.coordinator import Coordinator, StartRun
 from ductor.actors.directory import ActorDirectory
-from ductor.actors.errors import HostStoppedError, ManifestMissingError
+from ductor.actors.errors import HostStoppedError
+from ductor.actors.left_alone import RunsLeftAlone
 from ductor.actors.log_fields import LogFields, attempt_fields, run_fields
 from ductor.actors.messages import Assignment, AttemptResult, MessageArrived, RunBegun, TimerDue, Wake
 from ductor.actors.observing import Observer
 from ductor.actors.partitions import PartitionMap
-from ductor.actors.publication import places_of
+from ductor.actors.program_cache import ProgramCache
 from ductor.actors.queue.distributed import DistributedQueue
 from ductor.actors.remote import RemoteTasks
 from ductor.actors.tasks import TaskRegistry
 from ductor.actors.timers import TimerService
 from ductor.actors.views import RunOutcome, Started
+from ductor.actors.waiters import Waiters
 from ductor.actors.wakeups import Wakeups
 from ductor.actors.worker import WorkerPool
 from ductor.definitions.expressions import FunctionLibrary
-from ductor.definitions.manifest import decode_manifest
-from ductor.definitions.program import Program, load_program
 from ductor.definitions.values import JsonValue
 from ductor.journal.clock import Clock
 from ductor.journal.commit import Commit, Payload
@@ -42,7 +42,7 @@ from ductor.journal.errors import OverloadedError, StoreUnavailableError, Unknow
 from ductor.journal.events import Message, RunStarted
 from ductor.journal.ids import Ids, run_of_token
 from ductor.journal.lease_store import LeaseKey
-from ductor.journal.records import Control, PublishedDefinition, Snapshot
+from ductor.journal.records import Control, Snapshot
 from ductor.journal.state import RunState
 from ductor.journal.store import Store
 from ductor.journal.worker_store import WorkerRecord
@@ -53,9 +53,6 @@ MAX_ACTOR_FAILURES = 5
 MAX_RESTART_PAUSE_S = 15.0
 """Longest pause before a failed actor's successor; the first is 0.05 s, each further one twice as long."""
 
-MAX_RUNS_SET_ASIDE = 10_000
-"""Reasons kept in memory for runs set aside; the oldest are forgotten first, and the sweeper tries those again."""
-
 MAX_LONG_RUNS = 1_000
 """Runs with a long journal that health reports name; the oldest are forgotten first."""
 
@@ -63,9 +60,6 @@ HAND_OVER_MS = 1_000
 """How long a host that drains waits for coordinators to come to rest, so that their runs go on elsewhere at once."""
 
 HAND_OVER_PAUSE_S = 0.01
-
-MAX_PROGRAMS = 1_000
-"""Compiled programs kept; the least recently used goes first."""
 
 _log = logging.getLogger(__name__)
 
@@ -117,6 +111,7 @@ class Engine:
         self.observer = observer
         self.store, self.clock, self.ids, self.options = store, clock, ids, options
         self.functions, self.registry = functions, registry
+        self.programs = ProgramCache(store, functions)
         self.pool = WorkerPool(
             registry,
             deliver=self.deliver,
@@ -131,11 +126,9 @@ class Engine:
         self.directory: ActorDirectory[str, Coordinator] = ActorDirectory(
             lambda run_id: Coordinator(run_id, self), self
         )
-        self.set_aside_runs: OrderedDict[str, Exception] = OrderedDict()
+        self.left_alone = RunsLeftAlone(store, host_id, self.spawn)
         self.long_runs: OrderedDict[str, int] = OrderedDict()
-        self._marked: set[str] = set()
-        self._programs: OrderedDict[str, Program] = OrderedDict()
-        self._waiters: dict[str, list[asyncio.Future[RunOutcome]]] = {}
+        self.waiters = Waiters()
         self._resting: OrderedDict[str, int] = OrderedDict()
         self._failures: dict[str, int] = {}
         self._background: set[asyncio.Task[None]] = set()
@@ -213,43 +206,6 @@ class Engine:
             return dict(self.pool.waiting_for_handler())
         return dict(self.remote.waiting_for_handler(workers))
 
-    async def program(self, manifest_hash: str) -> Program:
-        """The program of a manifest. Raises ManifestMissingError."""
-        program = self._programs.get(manifest_hash)
-        if program is None:
-            record = await self.store.manifest(manifest_hash)
-            if record is None:
-                raise ManifestMissingError(manifest_hash)
-            program = self.add_program(record)
-        return program
-
-    async def programs(self, state: RunState) -> tuple[Program, dict[str, Program]]:
-        """What a run carries out, and what it may start by manifest hash. Raises ManifestMissingError."""
-        program = await self.program(state.manifest_hash)
-        library = {digest: await self.program(digest) for digest in state.definitions.values()}
-        return program.carried_out_by(state.body), library
-
-    def loaded_programs(self, started: RunStarted) -> tuple[Program, dict[str, Program]]:
-        """As `programs`, of a run that starts: whoever starts it has had them just before."""
-        library = {digest: self.loaded_program(digest) for digest in started.definitions.values()}
-        return self.loaded_program(started.manifest_hash), library
-
-    def loaded_program(self, manifest_hash: str) -> Program:
-        """A program that `program` or `add_program` gave before."""
-        program = self._programs[manifest_hash]
-        self._programs.move_to_end(manifest_hash)
-        return program
-
-    def add_program(self, record: PublishedDefinition) -> Program:
-        """Compile a published definition, once."""
-        program = self._programs.get(record.manifest_hash)
-        if program is None:
-            program = load_program(decode_manifest(record.manifest), places=places_of(record), functions=self.functions)
-            self._programs[record.manifest_hash] = program
-            if len(self._programs) > MAX_PROGRAMS:
-                self._programs.popitem(last=False)
-        return program
-
     def at_rest(self, actor: Coordinator, due_at_us: int | None) -> None:
         """A coordinator has nothing to do until something comes."""
         self._failures.pop(actor.run_id, None)
@@ -278,9 +234,7 @@ class Engine:
         """A run has ended: who waits for it learns how."""
         self.timers.arm(outcome.run_id, None)
         self._resting.pop(outcome.run_id, None)
-        for waiter in self._waiters.pop(outcome.run_id, ()):
-            if not waiter.done():
-                waiter.set_result(outcome)
+        self.waiters.ended(outcome)
 
     def has_become_long(self, state: RunState) -> None:
         """The journal of a run comes near to its `continue_as_new_after`: health reports name it, and the log once."""
@@ -301,28 +255,11 @@ class Engine:
             self.confirm(result)
 
     def set_aside(self, run_id: str, error: Exception) -> None:
-        """Leave a run alone, visibly: health reports and logs name it with the error.
-
-        It is marked in the database, so that no host takes it up until somebody releases it. One whose events are
-        unknown here is not: another host may know them, and this one after its next start.
-        """
+        """Leave a run alone, visibly: health reports and logs name it with the error."""
         _log.error("run %s is set aside: %s", run_id, error, extra=self._about(run_id))
-        self.set_aside_runs[run_id] = error
-        if len(self.set_aside_runs) > MAX_RUNS_SET_ASIDE:
-            self.forget_set_aside(next(iter(self.set_aside_runs)))
-        if not isinstance(error, UnknownEventError):
-            self.spawn(self._mark(run_id, error))
+        self.left_alone.add(run_id, error)
         self.timers.arm(run_id, None)
         self._resting.pop(run_id, None)
-
-    def is_marked(self, run_id: str) -> bool:
-        """Whether the database knows by this host that a run is set aside."""
-        return run_id in self._marked
-
-    def forget_set_aside(self, run_id: str) -> None:
-        """The run is not left alone here any more."""
-        self.set_aside_runs.pop(run_id, None)
-        self._marked.discard(run_id)
 
     def runs_at_work(self) -> set[str]:
         """Runs of which somebody is known to have an attempt, or a commit is under way."""
@@ -396,20 +333,6 @@ class Engine:
         self.directory.tell(run_id, StartRun(started, tuple(payloads), reply))
         return reply
 
-    def waiter(self, run_id: str) -> "asyncio.Future[RunOutcome]":
-        """A future of the run's end, as far as it ends on this host. Give it back with `forget_waiter`."""
-        future: asyncio.Future[RunOutcome] = self._loop.create_future()
-        self._waiters.setdefault(run_id, []).append(future)
-        return future
-
-    def forget_waiter(self, run_id: str, future: "asyncio.Future[RunOutcome]") -> None:
-        """The waiter has what it wanted, or gave up."""
-        waiters = self._waiters.get(run_id)
-        if waiters is not None and future in waiters:
-            waiters.remove(future)
-            if not waiters:
-                del self._waiters[run_id]
-
     def message_stored(self, run_id: str, message: Message, payload: Payload | None) -> None:
         """A message for a run was stored: a coordinator that is hot takes it in hand, a cold one reads it."""
         if run_id in self.directory:
@@ -429,7 +352,7 @@ class Engine:
 
     def wake_here(self, run_id: str, *, reissues: bool = True) -> None:
         """Look at a run and at what waits for it in the database, unless it is set aside."""
-        if run_id not in self.set_aside_runs:
+        if run_id not in self.left_alone.errors:
             self.tell(run_id, Wake(reissues))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -498,9 +421,7 @@ class Engine:
         until_s = self._loop.time() + timeout_ms / 1_000
         while self._background and (left_s := until_s - self._loop.time()) > 0:
             await asyncio.wait(self._background, timeout=left_s)  # what is begun by them is waited for as well
-        for waiters in self._waiters.values():
-            for waiter in waiters:
-                waiter.cancel()
+        self.waiters.cancel()
         await self.pool.close()
         if self.remote is not None and not await self.remote.close(timeout_ms):
             self.has_left_attempts = True
@@ -585,14 +506,6 @@ class Engine:
             self.wake_later(result.run_id)
             return
         self.confirm(result)
-
-    async def _mark(self, run_id: str, error: Exception) -> None:
-        try:
-            if await self.store.set_run_aside(run_id, str(error), self.partitions.own_id):
-                self._marked.add(run_id)
-        except StoreUnavailableError as unavailable:
-            fields = self._about(run_id)
-            _log.warning("run %s is set aside on this host alone: %s", run_id, unavailable, extra=fields)
 
     async def _save_snapshot(self, snapshot: Snapshot) -> None:
         try:

@@ -285,7 +285,7 @@ class EngineHost(Client):
             armed_timers=len(engine.timers) if engine else 0,
             workers=engine.pool.load if engine else None,
             waiting_for_handler=await self._waiting_for_handler(engine) if engine else {},
-            set_aside={run_id: str(error) for run_id, error in engine.set_aside_runs.items()} if engine else {},
+            set_aside={run_id: str(error) for run_id, error in engine.left_alone.errors.items()} if engine else {},
             long_runs=dict(engine.long_runs) if engine else {},
             queue=await self.queue.health() if self.queue is not None else None,
             neighbours=tuple(sorted(self._sweeper.neighbours)) if self._sweeper else (),
@@ -371,11 +371,11 @@ class EngineHost(Client):
             if len(self._cached) >= MAX_DEFINITIONS_CACHED:
                 self._cached.clear()
             cached = self._cached[key] = (now_us, record)
-        return self.engine.add_program(cached[1])
+        return self.engine.programs.add(cached[1])
 
     async def _wait_for_end(self, run_id: str) -> RunOutcome:
         engine, sweeper = self.engine, self._sweeper
-        waiter = engine.waiter(run_id)
+        waiter = engine.waiters.add(run_id)
         try:
             actor = engine.directory.get(run_id)
             if actor is None or not actor.is_carrying_on:  # else it will tell the end by itself
@@ -389,7 +389,7 @@ class EngineHost(Client):
                 if outcome is not None:
                     return outcome
         finally:
-            engine.forget_waiter(run_id, waiter)
+            engine.waiters.forget(run_id, waiter)
 
     async def _publish_event(self, event: BusEvent) -> EventReceipt:
         # without an engine no run can be started: a host that runs finds the event
@@ -419,7 +419,7 @@ class EngineHost(Client):
         await self.bus.sweep(now_us)
 
     async def _why_set_aside(self, run_id: str) -> str | None:
-        error = self._engine.set_aside_runs.get(run_id) if self._engine is not None else None
+        error = self._engine.left_alone.errors.get(run_id) if self._engine is not None else None
         return str(error) if error is not None else await super()._why_set_aside(run_id)
 
     def _requested(self, run_id: str) -> None:

@@ -100,7 +100,7 @@ class Watchdog:
 
     async def _look_for_released(self) -> None:
         """Runs that this host left alone, and that are marked no more. A pass looks at MAX_MARKS of them, in turn."""
-        left_alone = [run_id for run_id in self._engine.set_aside_runs if self._engine.is_marked(run_id)]
+        left_alone = [run_id for run_id in self._engine.left_alone.errors if self._engine.left_alone.is_marked(run_id)]
         if not left_alone:
             return
         first = self._marks_looked_up % len(left_alone)
@@ -109,5 +109,5 @@ class Watchdog:
         for run_id in chosen:
             if await self._engine.store.run_set_aside(run_id) is None:
                 _log.info("run %s was released", run_id, extra=run_fields(run_id))
-                self._engine.forget_set_aside(run_id)
+                self._engine.left_alone.forget(run_id)
                 self._engine.wake_here(run_id, reissues=True)

@@ -88,14 +88,14 @@ async def test_a_run_that_kills_its_coordinator_is_marked_and_goes_on_where_it_w
     bench = Bench()
     async with bench.host(ONE, bench.handler(), options=SELDOM) as host:
         engine, is_broken = host.engine, [True]
-        programs = engine.programs
+        programs = engine.programs.of_run
 
         async def breaking(state: object) -> tuple[Program, dict[str, Program]]:
             if is_broken[0]:
                 raise RuntimeError("a defect")
             return await programs(state)  # type: ignore[arg-type]
 
-        engine.programs = breaking  # type: ignore[method-assign]
+        engine.programs.of_run = breaking  # type: ignore[method-assign]
         client = Client(bench.store, clock=bench.clock, ids=bench.ids)
         run_id = (await client.start("subject")).run_id
         await asyncio.sleep(30)

@@ -7,7 +7,7 @@ import pytest
 
 from ductor.testing.scenarios.model import Scenario
 from ductor.testing.scenarios.suite import MemoryStores, Suite, load_suite
-from tests.ductor.test_examples import check, withstands_kills
+from tests.ductor.test_examples import check, reason_not_to_kill
 
 CHECKOUT = Path(__file__).parents[2]
 PATTERNS = CHECKOUT / "examples" / "patterns"
@@ -27,7 +27,7 @@ def scenarios(*, under_kills: bool = False) -> list[object]:
         pytest.param(suite, scenario, id=f"{name}: {scenario.name}")
         for name, suite in sorted(SUITES.items())
         for scenario in suite.file.scenarios[: 1 if under_kills else None]
-        if not under_kills or withstands_kills(suite, scenario)
+        if not under_kills or not reason_not_to_kill(suite, scenario)
     ]
 
 
