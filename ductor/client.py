@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Self
 
 from ductor.actors.bulk_controls import BulkReceipt
 from ductor.actors.client import Client as EngineClient
+from ductor.actors.queue.opening import redis_settings
+from ductor.actors.queue.redis.settings import RedisSettings
 from ductor.actors.start import checked_run_id
 from ductor.actors.steps import RUNNABLE_TYPES
 from ductor.database import open_database
@@ -23,9 +25,10 @@ from ductor.journal.events import RunStatus
 from ductor.journal.ids import SystemIds
 from ductor.journal.lease_store import LeaseEntry
 from ductor.journal.recorded import recorded_run
-from ductor.journal.records import EventReceipt, Head, InboxEntry, PublishedDefinition, RunFilter
+from ductor.journal.records import EventReceipt, Head, HostRecord, InboxEntry, PublishedDefinition, RunFilter
 from ductor.journal.set_aside_store import SetAsideRun
 from ductor.journal.store import Store
+from ductor.journal.worker_store import WorkerRecord
 from ductor.read_models import ReadModelClient
 from ductor.replay import Replay
 from ductor.transaction import TransactionClient
@@ -43,6 +46,7 @@ class Client(ReadModelClient):
         database: a PostgreSQL address; a store that is open; or None for an embedded server.
         tenant: whose definitions and runs.
         directory: of the embedded server, `.ductor/postgres` unless given.
+        redis: the Redis that hosts and workers use, if they do: `explain` looks for attempts there as well.
     """
 
     def __init__(
@@ -51,8 +55,10 @@ class Client(ReadModelClient):
         *,
         tenant: str = DEFAULT_TENANT,
         directory: str | Path | None = None,
+        redis: str | RedisSettings | None = None,
     ) -> None:
         self.tenant = tenant
+        self._redis = redis_settings(redis)
         self._database = database
         self._directory = Path(directory) if directory is not None else None
         self._stack = AsyncExitStack()
@@ -227,6 +233,14 @@ class Client(ReadModelClient):
         place = None if after is None else (self.tenant, *after)
         return await self.engine.leases(tenant=self.tenant, key=key, run_id=run_id, after=place, limit=limit)
 
+    async def hosts(self) -> Sequence[HostRecord]:
+        """Hosts that live, of all tenants, in order of id; each with its handlers."""
+        return await self.engine.hosts()
+
+    async def workers(self) -> Sequence[WorkerRecord]:
+        """Workers that live, of all tenants, in order of id; each with its queues and handlers."""
+        return await self.engine.workers()
+
     async def runs_set_aside(self, *, after_run_id: str | None = None, limit: int = 100) -> Sequence[SetAsideRun]:
         """Runs of the tenant that hosts leave alone until somebody releases them, in order of id; each with its reason.
 
@@ -282,4 +296,4 @@ class Client(ReadModelClient):
         return self.engine if connection is None else TransactionClient(self.engine, connection)
 
     async def _make_engine(self, store: Store, stack: AsyncExitStack) -> EngineClient:  # noqa: ARG002 - a host's does
-        return EngineClient(store, clock=SystemClock(), ids=SystemIds())
+        return EngineClient(store, clock=SystemClock(), ids=SystemIds(), redis=self._redis)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from ductor.actors.client import Client as EngineClient
 from ductor.actors.host import EngineHost, HostHealth, HostOptions
 from ductor.actors.observing import Observer, observer_of
-from ductor.actors.queue.opening import redis_settings
 from ductor.actors.queue.redis.settings import RedisSettings
 from ductor.actors.tasks import Task, TaskRegistry, task
 from ductor.client import DEFAULT_TENANT, Client
@@ -77,7 +76,7 @@ class Host(Client):
         ids: Ids | None = None,
         observers: Sequence[Observer] = (),
     ) -> None:
-        super().__init__(database, tenant=tenant, directory=directory)
+        super().__init__(database, tenant=tenant, directory=directory, redis=redis)
         self.phase: Phase = "new"
         self._observer = observer_of(observers)
         self.registry = TaskRegistry(one if isinstance(one, Task) else task(one) for one in tasks)
@@ -88,7 +87,6 @@ class Host(Client):
         self._options = options or HostOptions()
         self._functions = functions
         self._projections = None if projections is None else tuple(projections)
-        self._redis = redis_settings(redis)
         self._clock, self._ids = clock or SystemClock(), ids or SystemIds()
 
     @property

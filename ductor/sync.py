@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from ductor.actors.queue.redis.settings import RedisSettings
 from ductor.client import DEFAULT_TENANT, Client
 from ductor.definitions.values import JsonValue
 from ductor.handle import RunHandle
@@ -90,8 +91,9 @@ class SyncClient:
         *,
         tenant: str = DEFAULT_TENANT,
         directory: str | Path | None = None,
+        redis: str | RedisSettings | None = None,
     ) -> None:
-        self._client = Client(database, tenant=tenant, directory=directory)
+        self._client = Client(database, tenant=tenant, directory=directory, redis=redis)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="ductor client", daemon=True)
 
@@ -115,6 +117,8 @@ class SyncClient:
     publish = _of_client(Client.publish)
     replay = _of_client(Client.replay)
     runs = _of_client(Client.runs)
+    hosts = _of_client(Client.hosts)
+    workers = _of_client(Client.workers)
     inbox = _of_client(Client.inbox)
     pause_all = _of_client(Client.pause_all)
     resume_all = _of_client(Client.resume_all)

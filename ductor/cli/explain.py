@@ -1,6 +1,6 @@
 """`ductor explain`."""
 
-from ductor.cli.options import DatabaseOptions, OutputOptions
+from ductor.cli.options import DatabaseOptions, OutputOptions, RedisOptions
 
 
 def explain(
@@ -9,6 +9,7 @@ def explain(
     *,
     follow: bool = True,
     database: DatabaseOptions = DatabaseOptions(),
+    redis: RedisOptions = RedisOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
     """Tell why a run does not move, or why it ended as it did: a tree of reasons.
@@ -25,7 +26,7 @@ def explain(
     from ductor.cli.session import connected, run_async
 
     async def work() -> int:
-        async with connected(database, output.output) as client:
+        async with connected(database, output.output, redis) as client:
             explanation = await client.run(run).explain(follows=follow)
         if output.output == "table":
             print("\n".join(lines(explanation)))

@@ -29,6 +29,8 @@ COMMANDS: Final = {
     "explain": "Tell why a run does not move.",
     "inbox": "List what waits for people.",
     "leases": "List who holds leases, and who waits.",
+    "hosts": "List hosts that live.",
+    "workers": "List workers that live.",
     "signal": "Send a signal to a run.",
     "event": "Publish an event.",
     "approve": "Vote for what a step asks.",

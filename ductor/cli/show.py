@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from ductor.cli.options import DatabaseOptions, OutputOptions
+from ductor.cli.options import DatabaseOptions, OutputOptions, RedisOptions
 
 if TYPE_CHECKING:
     from ductor.actors.children_of_steps import ChildrenPage
@@ -19,7 +19,7 @@ CHILD_RUNS_SHOWN = 20
 """The newest child runs of a run; `ductor runs --parent` lists all."""
 
 
-def show(
+def show(  # noqa: PLR0913 - each is an option, and all but the run have defaults
     run: str,
     /,
     *,
@@ -29,6 +29,7 @@ def show(
     status: Literal["pending", "running", "waiting", "succeeded", "failed", "cancelled"] | None = None,
     follow: bool = True,
     database: DatabaseOptions = DatabaseOptions(),
+    redis: RedisOptions = RedisOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
     """Show a run and its steps: what is done, what is running, and what it waits for.
@@ -54,7 +55,7 @@ def show(
     from ductor.cli.session import connected, run_async
 
     async def work() -> int:
-        async with connected(database, output.output) as client:
+        async with connected(database, output.output, redis) as client:
             handle = client.run(run)
             if children:
                 page = await handle.children_of_step(children, after=after, limit=limit, status=status)
@@ -147,8 +148,12 @@ def awaited(reason: "Reason") -> str:
     """What an unfinished step waits for, in words: the cause that lies deepest, since when and until when."""
     from ductor.cli.output import timestamp
 
-    worker = next((child.text for child in reason.children if child.kind == "no_worker"), "")
-    text = f"{reason.text}: {worker}; start one with it (`ductor host --tasks MODULE`)" if worker else reason.text
+    text = reason.text
+    for child in reason.children:
+        if child.kind == "no_worker":
+            text += f": {child.text}; start one with it (`ductor host --tasks MODULE`, or `ductor worker`)"
+        elif child.kind == "dead_letter":
+            text += f": {child.text}"
     since = f"since {timestamp(reason.since_us)}" if reason.since_us else ""
     until = f"until {timestamp(reason.until_us)}" if reason.until_us else ""
     times = ", ".join(part for part in (since, until) if part)

@@ -76,12 +76,19 @@ def test_workers_carry_out_what_hosts_have_no_handlers_for(call: Call, host: Sta
     assert "default" in call("queue", "depth", "math").stdout
     working = worker()
     assert working.health()["queues"] == ["math"]
+    (listed,) = json.loads(call("workers", "--queue", "math", "-o", "json").stdout)
+    assert (listed["queues"], listed["tasks"]) == (["math"], ["square"])
+    assert json.loads(call("workers", "--queue", "default", "-o", "json").stdout) == []
+    assert listed["worker_id"] in call("workers").stdout.replace("\n", "")
+    (carrier,) = json.loads(call("hosts", "-o", "json").stdout)
+    assert carrier["tasks"] == []
     watched = call("watch", run_id, "--timeout", "30s", "-o", "jsonl")
     assert watched.returncode == 0, watched.stderr
     waited = call("start", "remote", "--input", '{"n": 5}', "--wait", "--timeout", "30s")
     assert (waited.returncode, json.loads(waited.stdout)) == (0, {"n": 625})
     code, said = working.stop(signal.SIGTERM)
     assert (code, "stopped" in said) == (0, True), said
+    assert json.loads(call("workers", "-o", "json").stdout) == []
 
 
 def test_what_kills_workers_is_set_aside_shown_dropped_and_replayed(call: Call, host: Start, worker: Start):
@@ -100,6 +107,8 @@ def test_what_kills_workers_is_set_aside_shown_dropped_and_replayed(call: Call, 
         (token, 5, "square")
     ]
     assert token in call("queue", "dead", "math").stdout
+    for command in ("explain", "show"):
+        assert f"ductor queue replay math {token}" in " ".join(call(command, run_id).stdout.split())
     assert call("queue", "replay", "math", "run/x/1").returncode == 3
     assert call("queue", "drop", "math").returncode == 2
     assert call("queue", "drop", "math", token).returncode == 0
