@@ -16,6 +16,7 @@ WORKER_ALIVE_MS: Final = 3 * WORKER_BEAT_MS
 WORKER_BURIED_AFTER_MS: Final = 60_000
 """A worker whose heartbeat is older is removed by the next one that beats."""
 MAX_WORKERS_LISTED: Final = 10_000
+"""Workers that one list has at most; of more, those with the first ids."""
 
 
 class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
