@@ -33,7 +33,16 @@ import msgspec
 
 from ductor.actors.commits import assignment_of, commit_of, finished_of
 from ductor.actors.handing_over import begun_runs
-from ductor.actors.messages import Assignment, AttemptResult, Committed, MessageArrived, RunBegun, TimerDue, Wake
+from ductor.actors.messages import (
+    Assignment,
+    AttemptResult,
+    Committed,
+    MessageArrived,
+    RunBegun,
+    StartRun,
+    TimerDue,
+    Wake,
+)
 from ductor.actors.observing import begins
 from ductor.actors.runtime import LoopActor
 from ductor.actors.tick.compute import TickInputs, compute
@@ -42,11 +51,10 @@ from ductor.actors.tick.payload import TickPayload
 from ductor.actors.upkeep import Upkeep
 from ductor.actors.views import Started, outcome_of
 from ductor.definitions.program import Program
-from ductor.definitions.values import JsonValue
 from ductor.journal.codec import decode_value
 from ductor.journal.commit import Appended, Commit, CommitAnswer, Conflict, Payload, StartKeyTaken
 from ductor.journal.errors import OverloadedError
-from ductor.journal.events import ControlReceived, Message, RunStarted
+from ductor.journal.events import ControlReceived, Message
 from ductor.journal.ids import attempt_token
 from ductor.journal.large_values import named_by_inputs
 from ductor.journal.lease_store import LeaseKey
@@ -62,14 +70,6 @@ MAX_CONFLICTS = 8
 
 CONFLICT_PAUSE_S = 0.01
 """First pause after a lost version check; doubles with each further one."""
-
-
-class StartRun(msgspec.Struct, frozen=True):
-    """Begin a new run: its first event, and where its large values go."""
-
-    started: RunStarted
-    payloads: tuple[tuple[Payload, JsonValue], ...]
-    reply: asyncio.Future[Started]
 
 
 class InFlight(msgspec.Struct):
@@ -104,7 +104,7 @@ class Coordinator(LoopActor):
         self._conflicts = 0
         self._head_status = ""
         self._stored_due_us: int | None = None
-        self._upkeep = Upkeep(engine.save_snapshot)
+        self._upkeep = Upkeep(engine.side_writes.save_snapshot)
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
@@ -373,13 +373,13 @@ class Coordinator(LoopActor):
         if payload.outbox is not None:
             self._tell_others(state, in_flight.commit, payload.outbox)
         if state.is_warned:
-            self.engine.has_become_long(state)
+            self.engine.long_runs.add(state)
         if state.is_terminal and in_flight.commit.version:
             self.engine.run_ended(outcome_of(state))
         else:
             # results in hand bring their large values with them
             self._upkeep.tidy(state, lambda: named_by_inputs(self._rows, self._messages))
-            self.engine.compact_if_long(state)
+            self.engine.side_writes.compact_if_long(state)
 
     def _tell_others(self, state: RunState, commit: Commit, outbox: Outbox) -> None:
         """Bring what the commit has written for others to whom it concerns."""

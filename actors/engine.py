@@ -14,20 +14,21 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-import msgspec
-
 from ductor.actors.commits import row_of
-from ductor.actors.coordinator import Coordinator, StartRun
+from ductor.actors.coordinator import Coordinator
 from ductor.actors.directory import ActorDirectory
+from ductor.actors.engine_options import EngineOptions
 from ductor.actors.errors import HostStoppedError
 from ductor.actors.left_alone import RunsLeftAlone
 from ductor.actors.log_fields import LogFields, attempt_fields, run_fields
-from ductor.actors.messages import Assignment, AttemptResult, MessageArrived, RunBegun, TimerDue, Wake
+from ductor.actors.long_runs import LongRuns
+from ductor.actors.messages import Assignment, AttemptResult, MessageArrived, RunBegun, StartRun, TimerDue, Wake
 from ductor.actors.observing import Observer
 from ductor.actors.partitions import PartitionMap
 from ductor.actors.program_cache import ProgramCache
 from ductor.actors.queue.distributed import DistributedQueue
 from ductor.actors.remote import RemoteTasks
+from ductor.actors.side_writes import SideWrites
 from ductor.actors.tasks import TaskRegistry
 from ductor.actors.timers import TimerService
 from ductor.actors.views import RunOutcome, Started
@@ -38,12 +39,10 @@ from ductor.definitions.expressions import FunctionLibrary
 from ductor.definitions.values import JsonValue
 from ductor.journal.clock import Clock
 from ductor.journal.commit import Commit, Payload
-from ductor.journal.errors import OverloadedError, StoreUnavailableError, UnknownEventError
+from ductor.journal.errors import StoreUnavailableError, UnknownEventError
 from ductor.journal.events import Message, RunStarted
 from ductor.journal.ids import Ids, run_of_token
 from ductor.journal.lease_store import LeaseKey
-from ductor.journal.records import Control, Snapshot
-from ductor.journal.state import RunState
 from ductor.journal.store import Store
 from ductor.journal.worker_store import WorkerRecord
 
@@ -53,34 +52,12 @@ MAX_ACTOR_FAILURES = 5
 MAX_RESTART_PAUSE_S = 15.0
 """Longest pause before a failed actor's successor; the first is 0.05 s, each further one twice as long."""
 
-MAX_LONG_RUNS = 1_000
-"""Runs with a long journal that health reports name; the oldest are forgotten first."""
-
 HAND_OVER_MS = 1_000
 """How long a host that drains waits for coordinators to come to rest, so that their runs go on elsewhere at once."""
 
 HAND_OVER_PAUSE_S = 0.01
 
 _log = logging.getLogger(__name__)
-
-
-class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one host.
-
-    Attributes:
-        concurrency: async handlers that run at once; threads: sync ones.
-        max_hot_runs: coordinators kept in memory while nothing happens to them.
-        idle_ms: a coordinator at rest for so long leaves memory.
-        remote_queues: queues whose attempts are left to workers in other processes, even if their handlers are here.
-        compact_every_rows: a journal is compacted whenever it has grown by so many rows; 0 for only when asked.
-    """
-
-    concurrency: int = 256
-    threads: int = 16
-    max_hot_runs: int = 10_000
-    idle_ms: int = 30_000
-    remote_queues: tuple[str, ...] = ()
-    compact_every_rows: int = 0
 
 
 class Engine:
@@ -127,7 +104,8 @@ class Engine:
             lambda run_id: Coordinator(run_id, self), self
         )
         self.left_alone = RunsLeftAlone(store, host_id, self.spawn)
-        self.long_runs: OrderedDict[str, int] = OrderedDict()
+        self.long_runs = LongRuns()
+        self.side_writes = SideWrites(store, self)
         self.waiters = Waiters()
         self._resting: OrderedDict[str, int] = OrderedDict()
         self._failures: dict[str, int] = {}
@@ -236,18 +214,6 @@ class Engine:
         self._resting.pop(outcome.run_id, None)
         self.waiters.ended(outcome)
 
-    def has_become_long(self, state: RunState) -> None:
-        """The journal of a run comes near to its `continue_as_new_after`: health reports name it, and the log once."""
-        if state.is_terminal:
-            self.long_runs.pop(state.run_id, None)
-            return
-        if state.run_id not in self.long_runs:
-            fields = run_fields(state.run_id, state)
-            _log.warning("run %s of %s has %d transitions", state.run_id, state.definition, state.version, extra=fields)
-        self.long_runs[state.run_id] = state.version
-        if len(self.long_runs) > MAX_LONG_RUNS:
-            self.long_runs.popitem(last=False)
-
     def run_not_found(self, run_id: str, results: Sequence[AttemptResult]) -> None:
         """A run that something was told about does not exist (its retention is over)."""
         self.timers.arm(run_id, None)
@@ -294,32 +260,11 @@ class Engine:
         elif not self._is_draining:
             self.tell(run_id, begun)
 
-    def compact_if_long(self, state: RunState) -> None:
-        """Ask for a compaction when the journal has grown by `compact_every_rows`, as an operator would."""
-        every = self.options.compact_every_rows
-        if every and state.version % every == 0:
-            self.spawn(self._ask_for_compaction(state.run_id, state.version))
-
-    async def _ask_for_compaction(self, run_id: str, version: int) -> None:
-        request = Control(run_id=run_id, request_id=f"compact at version {version}", kind="compact", by="ductor")
-        try:
-            await self.store.request_control(request)
-        except (StoreUnavailableError, OverloadedError) as error:
-            _log.warning(
-                "run %s is not compacted: %s", run_id, error, extra=self._about(run_id)
-            )  # it will be when it has grown again
-            return
-        self.wake(run_id, reissues=False)
-
-    def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot, beside the work. It is a cache: failing to is only logged."""
-        self.spawn(self._save_snapshot(snapshot))
-
     def wake_later(self, run_id: str) -> None:
         """Give a wakeup back: the run is looked at again after a pause that grows with its failures."""
         failures = self._failures.get(run_id, 0)
         pause_s = min(0.05 * 2**failures, MAX_RESTART_PAUSE_S)
-        handle = self._loop.call_later(pause_s, self._wake_again, run_id)
+        handle = self._loop.call_later(pause_s, self.wake, run_id)
         self._pauses = {pause for pause in self._pauses if not pause.cancelled() and pause.when() > self._loop.time()}
         self._pauses.add(handle)
 
@@ -478,9 +423,6 @@ class Engine:
         actor = self.directory.get(run_id)
         return run_fields(run_id, None if actor is None else actor.state)
 
-    def _wake_again(self, run_id: str) -> None:
-        self.wake(run_id)
-
     def _timer_due(self, run_id: str) -> None:
         self.tell(run_id, TimerDue())
 
@@ -506,9 +448,3 @@ class Engine:
             self.wake_later(result.run_id)
             return
         self.confirm(result)
-
-    async def _save_snapshot(self, snapshot: Snapshot) -> None:
-        try:
-            await self.store.save_snapshot(snapshot)
-        except StoreUnavailableError as error:
-            _log.warning("no snapshot of run %s: %s", snapshot.run_id, error, extra=self._about(snapshot.run_id))

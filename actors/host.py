@@ -26,7 +26,8 @@ from ductor.actors.bus import EventBus
 from ductor.actors.client import Client
 from ductor.actors.compaction import CompactedRows
 from ductor.actors.digests import Digests
-from ductor.actors.engine import Engine, EngineOptions
+from ductor.actors.engine import Engine
+from ductor.actors.engine_options import EngineOptions
 from ductor.actors.errors import HostStoppedError
 from ductor.actors.leases import Leases
 from ductor.actors.observing import Observer
@@ -286,7 +287,7 @@ class EngineHost(Client):
             workers=engine.pool.load if engine else None,
             waiting_for_handler=await self._waiting_for_handler(engine) if engine else {},
             set_aside={run_id: str(error) for run_id, error in engine.left_alone.errors.items()} if engine else {},
-            long_runs=dict(engine.long_runs) if engine else {},
+            long_runs=dict(engine.long_runs.transitions) if engine else {},
             queue=await self.queue.health() if self.queue is not None else None,
             neighbours=tuple(sorted(self._sweeper.neighbours)) if self._sweeper else (),
             partitions=engine.partitions.count if engine else 0,

@@ -1,14 +1,16 @@
 """What actors tell each other."""
 
+import asyncio
 from collections.abc import Mapping
 
 import msgspec
 
+from ductor.actors.views import Started
 from ductor.definitions.policies import Timeouts
 from ductor.definitions.program import Program
 from ductor.definitions.values import JsonValue
 from ductor.journal.commit import CommitAnswer, Payload
-from ductor.journal.events import AttemptFinished, Message
+from ductor.journal.events import AttemptFinished, Message, RunStarted
 from ductor.journal.state import RunState
 
 
@@ -98,3 +100,11 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
 
 class Passivate(msgspec.Struct, frozen=True):
     """Leave memory if nothing is going on."""
+
+
+class StartRun(msgspec.Struct, frozen=True):
+    """Begin a new run: its first event, and where its large values go."""
+
+    started: RunStarted
+    payloads: tuple[tuple[Payload, JsonValue], ...]
+    reply: asyncio.Future[Started]

@@ -250,7 +250,7 @@ class MemoryStore(
         if which.parent_run_ids:
             run_ids = self._children_of(which.parent_run_ids)
         newest_first = (self._runs[run_id] for run_id in run_ids.descending(which.before_run_id))
-        found = (run for run in newest_first if _fits(run.head, which))
+        found = (run for run in newest_first if which.fits(run.head))
         return [run.read_head() for run in islice(found, which.limit)]
 
     async def find_start_key(self, tenant: str, definition: str, key: str) -> str | None:
@@ -443,14 +443,3 @@ class MemoryStore(
             queue_limit=self._queue_limit,
             reason="" if self._is_open else "the store is closed",
         )
-
-
-def _fits(head: Head, which: RunFilter) -> bool:
-    return (
-        which.tenant in {None, head.tenant}
-        and which.definition in {None, head.definition}
-        and (not which.parent_run_ids or head.parent_run_id in which.parent_run_ids)
-        and which.root_run_id in {None, head.root_run_id}
-        and (not which.statuses or head.status in which.statuses)
-        and not (which.hides_continued and head.status == "continued")
-    )

@@ -250,6 +250,17 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
         """Whether of a chain only the latest run is listed."""
         return not self.shows_continued and not self.statuses
 
+    def fits(self, head: Head) -> bool:
+        """Whether this run is among what is to be listed."""
+        return (
+            self.tenant in {None, head.tenant}
+            and self.definition in {None, head.definition}
+            and (not self.parent_run_ids or head.parent_run_id in self.parent_run_ids)
+            and self.root_run_id in {None, head.root_run_id}
+            and (not self.statuses or head.status in self.statuses)
+            and not (self.hides_continued and head.status == "continued")
+        )
+
 
 class FeedPosition(msgspec.Struct, frozen=True, order=True):
     """A place in commit order."""

@@ -55,7 +55,7 @@ A host is configured in Python; there is no configuration file.
 
 ```python
 import ductor
-from ductor.actors.engine import EngineOptions
+from ductor.actors.engine_options import EngineOptions
 from ductor.actors.host import HostOptions
 
 host = ductor.Host(options=HostOptions(drain_ms=60_000, engine=EngineOptions(concurrency=512, threads=32)))

@@ -85,7 +85,7 @@ def host(
     """
     from functools import partial
 
-    from ductor.actors.engine import EngineOptions
+    from ductor.actors.engine_options import EngineOptions
     from ductor.actors.host import HostOptions
     from ductor.cli.arguments import duration_argument
     from ductor.cli.serving import serve

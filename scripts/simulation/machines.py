@@ -6,7 +6,7 @@ A process that can't start (the database is away) ends, and is started again aft
 from collections.abc import Callable
 from typing import Any, Final
 
-from ductor.actors.engine import EngineOptions
+from ductor.actors.engine_options import EngineOptions
 from ductor.actors.host import EngineHost, HostOptions
 from ductor.actors.tasks import TaskRegistry
 from ductor.journal.clock import SystemClock

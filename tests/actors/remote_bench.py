@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from ductor.actors.engine import EngineOptions
+from ductor.actors.engine_options import EngineOptions
 from ductor.actors.host import EngineHost, HostOptions
 from ductor.actors.queue.distributed import EnqueueOutcome
 from ductor.actors.queue.errors import QueueUnavailableError

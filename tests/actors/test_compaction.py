@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ductor.actors.compaction import BATCHES_PER_SWEEP, COMPACTED_ROWS_KEPT_MS, CompactedRows
-from ductor.actors.engine import EngineOptions
+from ductor.actors.engine_options import EngineOptions
 from ductor.actors.errors import ControlRefusedError
 from ductor.actors.host import EngineHost, HostOptions
 from ductor.actors.recorded_programs import RunPrograms

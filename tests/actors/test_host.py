@@ -7,7 +7,7 @@ import pytest
 
 from ductor.actors.client import Client
 from ductor.actors.context import TaskContext
-from ductor.actors.engine import EngineOptions
+from ductor.actors.engine_options import EngineOptions
 from ductor.actors.errors import RunNotFoundError, WaitTimeoutError
 from ductor.actors.host import HostOptions
 from ductor.actors.tasks import task

@@ -67,7 +67,7 @@ async def settled(*hosts: EngineHost) -> None:
     """Wait until all hosts know each other."""
     names = {host.host_id for host in hosts}
     async with asyncio.timeout(30):
-        while not all([set((await host.health()).neighbours) == names - {host.host_id} for host in hosts]):
+        while not all([set((await host.health()).neighbours) == names - {host.host_id} for host in hosts]):  # noqa: ASYNC110 - in virtual time
             await asyncio.sleep(0.1)
 
 
@@ -226,18 +226,20 @@ async def test_what_a_draining_host_is_asked_to_start_begins_elsewhere():
         return number
 
     handler = bench.handler(work)
-    async with bench.one(ONE, handler) as second:
-        async with bench.one(ONE, handler, options=HostOptions(drain_ms=60_000)) as first:
-            await settled(first, second)
-            await first.start("subject")
-            await asyncio.sleep(1)
-            stopping = asyncio.create_task(first.stop_host())
-            await asyncio.sleep(5)
-            late = (await first.start("subject")).run_id
-            assert (await second.outcome(late, timeout_ms=10_000)).status == "completed"
-            assert not stopping.done()
-            release.set()
-            await stopping
+    async with (
+        bench.one(ONE, handler) as second,
+        bench.one(ONE, handler, options=HostOptions(drain_ms=60_000)) as first,
+    ):
+        await settled(first, second)
+        await first.start("subject")
+        await asyncio.sleep(1)
+        stopping = asyncio.create_task(first.stop_host())
+        await asyncio.sleep(5)
+        late = (await first.start("subject")).run_id
+        assert (await second.outcome(late, timeout_ms=10_000)).status == "completed"
+        assert not stopping.done()
+        release.set()
+        await stopping
 
 
 @virtual_time
@@ -269,7 +271,7 @@ async def test_runs_of_a_host_that_beats_no_more_are_taken_over_in_time():
 
 async def settled_with(host: EngineHost, names: set[str]) -> None:
     async with asyncio.timeout(30):
-        while set((await host.health()).neighbours) != names:
+        while set((await host.health()).neighbours) != names:  # noqa: ASYNC110 - in virtual time
             await asyncio.sleep(0.1)
 
 

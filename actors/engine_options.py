@@ -1,0 +1,22 @@
+"""What a host may be told about how much it does."""
+
+import msgspec
+
+
+class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one host.
+
+    Attributes:
+        concurrency: async handlers that run at once; threads: sync ones.
+        max_hot_runs: coordinators kept in memory while nothing happens to them.
+        idle_ms: a coordinator at rest for so long leaves memory.
+        remote_queues: queues whose attempts are left to workers in other processes, even if their handlers are here.
+        compact_every_rows: a journal is compacted whenever it has grown by so many rows; 0 for only when asked.
+    """
+
+    concurrency: int = 256
+    threads: int = 16
+    max_hot_runs: int = 10_000
+    idle_ms: int = 30_000
+    remote_queues: tuple[str, ...] = ()
+    compact_every_rows: int = 0
