@@ -7,9 +7,8 @@ from typing import Any
 
 from ductor.actors.engine_options import EngineOptions
 from ductor.actors.host import EngineHost, HostOptions
-from ductor.actors.queue.distributed import EnqueueOutcome
 from ductor.actors.queue.errors import QueueUnavailableError
-from ductor.actors.queue.items import Lease, QueueItem, TokenState
+from ductor.actors.queue.items import EnqueueOutcome, Lease, QueueItem, TokenState
 from ductor.actors.queue.memory import MemoryQueue
 from ductor.actors.queue.policies import QueuePolicies
 from ductor.actors.remote_worker import RemoteWorker, WorkerOptions

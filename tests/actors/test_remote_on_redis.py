@@ -57,7 +57,7 @@ async def wait_until_queued(host: EngineHost, count: int) -> None:
     assert host.queue is not None
     async with asyncio.timeout(20):
         while (await host.queue.depth("default")).queued < count:  # noqa: ASYNC110 - nothing signals it
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("fault", ["flushed", "killed", "killed for good", "frozen"])

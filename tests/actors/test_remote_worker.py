@@ -131,7 +131,7 @@ async def test_results_are_kept_while_the_database_is_away():
     store = AwayStore(bench.store)
     async with bench.host(ONE) as host:
         worker = RemoteWorker(
-            store,  # type: ignore[arg-type]  # it passes on everything else
+            store,
             bench.queue,
             TaskRegistry([sleeper(calls, 1)]),
             queues=("default",),
@@ -157,7 +157,7 @@ async def test_a_result_that_the_database_refuses_is_a_failure():
     store.refuses_first = True
     async with bench.host(ONE) as host:
         registry = TaskRegistry([sleeper([], 0)])
-        worker = RemoteWorker(store, bench.queue, registry, queues=("default",), clock=bench.clock)  # type: ignore[arg-type]
+        worker = RemoteWorker(store, bench.queue, registry, queues=("default",), clock=bench.clock)
         await worker.start()
         outcome = await host.outcome((await host.start("subject")).run_id, timeout_ms=5_000)
         assert outcome.error is not None
