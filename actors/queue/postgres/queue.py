@@ -46,6 +46,8 @@ from ductor.journal.postgres.statements import number_parameters, read_named
 TIER: Final = "postgres"
 POLL_MAX_MS: Final = 1_000
 """Between two looks of who waits for items while none has come for long."""
+PAUSE_PER_QUEUE_MS: Final = 10
+"""The shortest pause between two looks, for each queue that is looked at: each is a question of its own."""
 MAX_COUNTED: Final = 100_000
 """Items that a look at a queue's depth counts, of a lane and of the queue; more are told as so many."""
 
@@ -112,7 +114,7 @@ class PostgresQueue:
             left_ms = int((until_s - now_s) * 1_000)
             if leases or left_ms <= 0 or self._is_closed:
                 return leases
-            pause_ms = self._pacing.pause_ms(now_s)
+            pause_ms = max(self._pacing.pause_ms(now_s), PAUSE_PER_QUEUE_MS * len(queues))
             await _wait(nudge, min(pause_ms, left_ms, POLL_MAX_MS if due_ms is None else due_ms))
 
     async def renew(self, leases: Sequence[Lease], *, visibility_ms: int) -> list[bool]:

@@ -5,8 +5,9 @@ from typing import Any
 
 import asyncpg
 
+from ductor.actors.queue.distributed import MAX_QUEUES_PER_LEASE
 from ductor.actors.queue.items import QueueItem
-from ductor.actors.queue.postgres.queue import POLL_MAX_MS, PostgresQueue
+from ductor.actors.queue.postgres.queue import PAUSE_PER_QUEUE_MS, POLL_MAX_MS, PostgresQueue
 from ductor.journal.postgres.settings import ConnectionSettings
 from tests.postgres_fixtures import Database
 
@@ -56,3 +57,17 @@ async def test_items_of_another_process_are_seen_soon_while_items_come(database:
     finally:
         await consumer.close()
         await producer.close()
+
+
+async def test_who_serves_many_queues_does_not_ask_more_questions(database: Database):
+    queue = queue_of(database)
+    await queue.open()
+    try:
+        names = [f"queue-{number}" for number in range(MAX_QUEUES_PER_LEASE)]
+        await queue.enqueue([QueueItem(token="t", queue="queue-0", tenant="acme", body=b"null")])
+        assert len(await queue.lease(names, max_items=1, visibility_ms=60_000)) == 1
+        looks, wait_ms = queue.looks, 600
+        assert await queue.lease(names, max_items=1, visibility_ms=60_000, wait_ms=wait_ms) == []
+        assert queue.looks - looks <= wait_ms // PAUSE_PER_QUEUE_MS + 2 * len(names)
+    finally:
+        await queue.close()
