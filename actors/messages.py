@@ -2,16 +2,19 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ductor.actors.views import Started
 from ductor.definitions.policies import Timeouts
-from ductor.definitions.program import Program
 from ductor.definitions.values import JsonValue
 from ductor.journal.commit import CommitAnswer, Payload
 from ductor.journal.events import AttemptFinished, Message, RunStarted
 from ductor.journal.state import RunState
+
+if TYPE_CHECKING:
+    from ductor.definitions.program import Program  # heavy, and whoever makes a message of it has it
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -77,8 +80,8 @@ class RunBegun(msgspec.Struct, frozen=True):
     """
 
     state: RunState
-    program: Program
-    library: Mapping[str, Program]
+    program: "Program"
+    library: "Mapping[str, Program]"
 
 
 class MessageArrived(msgspec.Struct, frozen=True):

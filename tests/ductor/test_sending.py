@@ -90,7 +90,7 @@ async def test_controls_of_one_run_and_of_many_are_on_record():
         assert (await run.status()).status == "paused"
         receipt = await engine.resume_all("work", by="op", request_id="all")
         assert (await engine.resume_all("work", request_id="all")).verdict == "duplicate"
-        await asyncio.sleep(18_000)  # the host carries them on with one of its sweeps
+        await asyncio.sleep(25_000)  # the host carries them on with one of its sweeps
         bulk = await engine.bulk(receipt.bulk_id)
         assert bulk is not None
         assert (bulk.requested, bulk.finished_at_us is not None) == (2, True)
@@ -105,15 +105,15 @@ async def test_controls_of_one_run_and_of_many_are_on_record():
         assert await run.result() == {"do": 1}
         assert [call.input for call in engine.calls] == [{}, {}, {"x": 1}]
         await engine.cancel_all(by="op")
-        await asyncio.sleep(18_000)
+        await asyncio.sleep(25_000)
         with pytest.raises(ductor.RunCancelledError):
             await other.result()
         await run.redrive(["go"])
         await engine.pause_all("work")
-        await asyncio.sleep(18_000)
+        await asyncio.sleep(25_000)
         assert (await run.status()).status == "paused"
         await engine.terminate_all()
-        await asyncio.sleep(18_000)
+        await asyncio.sleep(25_000)
         with pytest.raises(ductor.RunTerminatedError):
             await run.result()
 
