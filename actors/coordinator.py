@@ -183,10 +183,11 @@ class Coordinator(LoopActor):
         self._offer_running()
 
     def _take_in_hand(self, message: Message, payload: Payload | None) -> None:
-        """A message that was just stored. One that may have been read already, or is out of order, is read instead."""
+        """A message that was just stored; read instead where it may have been read already, or others came before it:
+        a wakeup may have told of those."""
         state = self.state
         last = self._messages[-1].position if self._messages else state.message_position if state is not None else None
-        if state is None or last is None or message.position <= last:
+        if state is None or self._reads_inputs or last is None or message.position <= last:
             self._reads_inputs = True
             return
         if payload is not None:

@@ -37,7 +37,7 @@ from ductor.actors.queue.policies import QueuePolicies
 from ductor.actors.queue.redis.settings import RedisSettings
 from ductor.actors.remote_results import ResultWatch
 from ductor.actors.start import DEFAULT_TENANT
-from ductor.actors.sweeper import Sweeper
+from ductor.actors.sweeper import Sweeper, sharing_a_turn
 from ductor.actors.tasks import TaskRegistry
 from ductor.actors.triggers import TriggerStarter
 from ductor.actors.views import RunOutcome, Started
@@ -218,7 +218,8 @@ class EngineHost(Client):
         watchdog = Watchdog(engine, self.host_id)
         compacted = CompactedRows(self.store)
         sweeper.always = (triggers.fire_schedules,)
-        sweeper.in_turns = (self._sweep_bus, digests.sweep, leases.sweep, bulk.sweep, compacted.sweep, watchdog.sweep)
+        seldom = sharing_a_turn(compacted.sweep, watchdog.sweep)
+        sweeper.in_turns = (self._sweep_bus, digests.sweep, leases.sweep, self._sweep_bus, bulk.sweep, seldom)
         self._engine, self._sweeper, self._digests, self._leases = engine, sweeper, digests, leases
         engine.bus_work = self._bus_work
         wake_here = partial(engine.wake_here, reissues=False)

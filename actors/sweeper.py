@@ -15,7 +15,7 @@ At each heartbeat the host concludes which others live (see `membership`), and
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from itertools import islice
+from itertools import cycle, islice
 
 import msgspec
 
@@ -204,6 +204,16 @@ class Sweeper:
         while True:
             await asyncio.sleep(interval_s)
             await _guarded(work())
+
+
+def sharing_a_turn(*works: Callable[[int], Awaitable[None]]) -> Callable[[int], Awaitable[None]]:
+    """Work that is less pressing: each time that its turn comes, one of these."""
+    in_order = cycle(works)
+
+    def work(now_us: int) -> Awaitable[None]:
+        return next(in_order)(now_us)
+
+    return work
 
 
 async def _guarded(work: Awaitable[None]) -> None:

@@ -374,7 +374,7 @@ async def test_a_sweep_that_breaks_is_not_the_last_one(caplog: pytest.LogCapture
 @virtual_time
 async def test_events_are_kept_for_their_window_and_then_removed():
     bench = Bench()
-    async with bench.host(PAID, bench.handler(), options=HostOptions(sweep_ms=60_000)) as host:
+    async with bench.host(PAID, bench.handler(), options=HostOptions(sweep_ms=60_000, heartbeat_ms=60_000)) as host:
         first = await host.publish_event("paid", {"order": 1}, event_id="e-1")
         await asyncio.sleep(EVENT_WINDOW_MS / 1_000 - 3_600)
         assert (await host.publish_event("paid", {"order": 1}, event_id="e-1")).position == first.position
