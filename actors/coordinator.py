@@ -97,9 +97,7 @@ class Coordinator(LoopActor):
         self._controls: list[Control] = []
         self._messages: list[Message] = []
         self._start: StartRun | None = None
-        self._reads_inputs = False
-        self._reissues = False
-        self._is_due = False
+        self._reads_inputs = self._reissues = self._is_due = False
         self._in_flight: InFlight | None = None
         self._conflicts = 0
         self._head_status = ""
@@ -426,7 +424,7 @@ class Coordinator(LoopActor):
 
     @property
     def is_committing(self) -> bool:
-        """Whether a commit waits for its answer: what it dispatches has not been offered to a worker yet."""
+        """Whether a commit is under way: what it dispatches has not been offered to a worker yet."""
         return self._in_flight is not None
 
     def passivate(self) -> bool:
