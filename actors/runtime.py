@@ -27,6 +27,7 @@ Failure cases:
 """
 
 import asyncio
+import inspect
 import itertools
 import logging
 from collections import deque
@@ -163,7 +164,7 @@ class LoopInbox:
                     return
                 result = receive(message) if envelope.reply_to is None else self._receive_asked(envelope)
                 if result is not None and isinstance(result, Coroutine):
-                    self._task = self._loop.create_task(self._drive(result, envelope), context=self._context)
+                    self._begin_handling(result, envelope)
                     return
                 if self.is_closed:
                     return
@@ -184,6 +185,17 @@ class LoopInbox:
         if not isinstance(result, Coroutine):
             envelope.reply_to.set(result)
         return result
+
+    def _begin_handling(self, handling: Coroutine[Any, Any, object], envelope: Envelope[Any]) -> None:
+        self._task = self._loop.create_task(self._drive(handling, envelope), context=self._context)
+        self._task.add_done_callback(lambda _task: self._ended(handling))
+
+    def _ended(self, handling: Coroutine[Any, Any, object]) -> None:
+        """A task that was cancelled before its first step has done nothing of what ends the handling of a message."""
+        if inspect.getcoroutinestate(handling) == inspect.CORO_CREATED:
+            handling.close()
+            if not self.is_closed:
+                self._fail(asyncio.CancelledError())
 
     async def _drive(self, handling: Coroutine[Any, Any, object], envelope: Envelope[Any]) -> None:
         reply_to = envelope.reply_to

@@ -182,6 +182,20 @@ async def test_a_cancelled_handler_kills_the_actor():
         await asked
 
 
+@virtual_time
+async def test_a_handler_that_is_cancelled_before_its_first_step_kills_the_actor_too():
+    witness = Witness()
+    actor, ref = started(witness)
+    ref.tell(lambda actor: asyncio.sleep(10))
+    ref.tell("left")
+    await asyncio.sleep(0)
+    actor.actor_inbox.cancel()
+    await settled()
+    ((error, undelivered),) = witness.failed
+    assert isinstance(error, asyncio.CancelledError)
+    assert undelivered == ["left"]
+
+
 @pytest.mark.parametrize("fatal", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("is_async", [False, True])
 def test_interrupts_end_the_actor_and_go_on_to_the_loop(fatal: type[BaseException], is_async: bool):
