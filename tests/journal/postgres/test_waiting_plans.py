@@ -53,8 +53,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "inputs": {"run_ids": [RUN]},
     "runs_to_wake": {"now_us": 1, "limit": 10, "scan_limit": 100, "partitions": None},
     "send_message": {
-        "run_id": RUN, "tenant": "acme", "message_id": "new", "bound": 1_000, "look_back": 64, **MESSAGE, "payload_hashes": [],
-        "payload_bodies": [],
+        "run_id": RUN, "tenant": "acme", "message_id": "new", "bound": 1_000, "look_back": 64, **MESSAGE,
+        "payload_hashes": [], "payload_bodies": [],
     },
     "message_receipt": {"run_id": RUN, "message_id": "m7"},
     "deliver_event": {
