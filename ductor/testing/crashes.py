@@ -16,9 +16,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final, Literal, cast
-from warnings import catch_warnings
 
 import msgspec
 
@@ -29,6 +27,7 @@ from ductor.definitions.errors import DuctorError
 from ductor.journal.commit import Commit, CommitAnswer
 from ductor.journal.store import Store
 from ductor.testing.loop import VirtualTimeLoop
+from ductor.testing.losing import lose
 from ductor.testing.scenarios.played import Played, PlayedRun
 from ductor.testing.scenarios.runner import Playing
 
@@ -229,11 +228,7 @@ def _drop(loop: VirtualTimeLoop) -> None:
     """Make the loop's remains vanish without running anything of them."""
     loop.set_exception_handler(lambda _loop, _context: None)
     for task in asyncio.all_tasks(loop):
-        coroutine = task.get_coro()
-        # closing runs `finally` blocks, which find a dead store and no loop; a killed process would not run them at all
-        with suppress(BaseException), catch_warnings(action="ignore", category=RuntimeWarning):
-            if coroutine is not None:
-                coroutine.close()
+        lose(task)  # what its `finally` blocks do finds a dead store and no loop
     loop.close()
 
 

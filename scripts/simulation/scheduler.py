@@ -17,16 +17,15 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from hashlib import sha256
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
-from warnings import catch_warnings
 
 from ductor.definitions.errors import DuctorError
 from ductor.journal.errors import StoreUnavailableError
 from ductor.testing.clock import VirtualClock
 from ductor.testing.loop import NothingLeftError, VirtualTimeLoop
+from ductor.testing.losing import lose
 from scripts.simulation.chance import Chance
 
 STEP_COST_S: Final = 5e-6
@@ -95,15 +94,9 @@ _lane: ContextVar[Lane | None] = ContextVar("lane", default=None)
 
 
 def _lose(task: "asyncio.Task[Any]") -> None:
-    """Make a task of a dead process vanish. To be run in the process's context.
-
-    Closing runs `finally` blocks, which a killed process would not run: whatever they schedule is dropped.
-    """
+    """Make a task of a dead process vanish, unreported. To be run in the process's context."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - it is meant to be lost
-    coroutine = task.get_coro()
-    with suppress(BaseException), catch_warnings(action="ignore", category=RuntimeWarning):
-        if coroutine is not None:
-            coroutine.close()
+    lose(task)
 
 
 def current_lane() -> Lane | None:
