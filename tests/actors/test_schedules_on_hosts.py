@@ -6,27 +6,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ductor.actors.host import EngineHost, HostOptions
+from ductor.actors.host import EngineHost
 from ductor.definitions.compile import compile_text
 from ductor.journal.errors import StoreUnavailableError
 from ductor.journal.records import StartTrigger
 from ductor.testing import virtual_time
 from tests.actors.hosting import Bench, WrappedStore, definition
-from tests.actors.triggering import at_us, outputs, runs, scheduled, until_moment
-
-DAY_S = 86_400
-SWEEP_S = 30
-SELDOM = HostOptions(sweep_ms=SWEEP_S * 1_000, heartbeat_ms=60_000)
-"""For hosts that live for days: a schedule fires with the sweep after its moment."""
-
-BY_EVENT = """
-input: {type: object, required: [id]}
-triggers:
-  - event: order.created
-    match: event.payload.total > 0
-    input: "${event.payload}"
-steps: [{ref: a, type: transform, value: "${trigger}"}]
-"""
+from tests.actors.triggering import DAY_S, SELDOM, SWEEP_S, at_us, outputs, runs, scheduled, until_moment
 
 DAILY = """
 triggers: [{cron: "30 2 * * *", timezone: Europe/Oslo, catchup: all, input: {at: "${scheduled_at}"}}]

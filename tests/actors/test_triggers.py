@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ductor.actors.host import EngineHost, HostOptions
+from ductor.actors.host import EngineHost
 from ductor.actors.tasks import TaskRegistry
 from ductor.definitions.compile import compile_text
 from ductor.definitions.expressions import STANDARD_LIBRARY
@@ -14,21 +14,7 @@ from ductor.definitions.values import JsonValue
 from ductor.journal.errors import OverloadedError, StoreUnavailableError
 from ductor.testing import virtual_time
 from tests.actors.hosting import Bench, WrappedStore, definition
-from tests.actors.triggering import outputs, runs
-
-DAY_S = 86_400
-SWEEP_S = 30
-SELDOM = HostOptions(sweep_ms=SWEEP_S * 1_000, heartbeat_ms=60_000)
-"""For hosts that live for days: a schedule fires with the sweep after its moment."""
-
-BY_EVENT = """
-input: {type: object, required: [id]}
-triggers:
-  - event: order.created
-    match: event.payload.total > 0
-    input: "${event.payload}"
-steps: [{ref: a, type: transform, value: "${trigger}"}]
-"""
+from tests.actors.triggering import BY_EVENT, outputs, runs
 
 
 @virtual_time
