@@ -13,12 +13,12 @@ def lose(task: "asyncio.Task[Any]") -> None:
     Closing runs `finally` blocks, which a killed process would not run: whoever calls this drops what they schedule. A
     task that has not begun holds what it was going to await; that is closed with it.
     """
-    coroutine = task.get_coro()
-    if coroutine is None:
+    coroutine: object = task.get_coro()
+    if not inspect.iscoroutine(coroutine):
         return
     with suppress(BaseException), catch_warnings(action="ignore", category=RuntimeWarning):
-        if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
-            for held in coroutine.cr_frame.f_locals.values():
+        if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+            for held in inspect.getcoroutinelocals(coroutine).values():
                 if inspect.iscoroutine(held):
                     held.close()
         coroutine.close()
