@@ -1,15 +1,13 @@
 """`ductor compensate`."""
 
-from ductor.cli.options import DatabaseOptions, OutputOptions
+from ductor.cli.options import DatabaseOptions, OutputOptions, RequestOptions
 
 
 def compensate(
     run: str,
     /,
     *,
-    by: str = "",
-    reason: str = "",
-    request_id: str | None = None,
+    request: RequestOptions = RequestOptions(),
     database: DatabaseOptions = DatabaseOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
@@ -21,19 +19,13 @@ def compensate(
     ----------
     run
         Id of the run.
-    by
-        Who asks, for the record.
-    reason
-        Why, for the record.
-    request_id
-        Makes the request idempotent.
     """
     from ductor.cli.control import send_control
 
     return send_control(
         run,
         "compensate",
-        lambda handle: handle.compensate(by=by, reason=reason, request_id=request_id),
+        lambda handle: handle.compensate(by=request.by, reason=request.reason, request_id=request.request_id),
         database=database,
         output=output,
     )

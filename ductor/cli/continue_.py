@@ -1,15 +1,13 @@
 """`ductor continue`."""
 
-from ductor.cli.options import DatabaseOptions, OutputOptions
+from ductor.cli.options import DatabaseOptions, OutputOptions, RequestOptions
 
 
 def continue_(
     run: str,
     /,
     *,
-    by: str = "",
-    reason: str = "",
-    request_id: str | None = None,
+    request: RequestOptions = RequestOptions(),
     database: DatabaseOptions = DatabaseOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
@@ -23,19 +21,13 @@ def continue_(
     ----------
     run
         Id of the run, or of any run of its chain.
-    by
-        Who asks, for the record.
-    reason
-        Why, for the record.
-    request_id
-        Makes the request idempotent.
     """
     from ductor.cli.control import send_control
 
     return send_control(
         run,
         "continue",
-        lambda handle: handle.continue_as_new(by=by, reason=reason, request_id=request_id),
+        lambda handle: handle.continue_as_new(by=request.by, reason=request.reason, request_id=request.request_id),
         database=database,
         output=output,
     )

@@ -36,6 +36,16 @@ class DatabaseOptions:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
+class RequestOptions:
+    """Who asks something of runs, and why."""
+
+    by: Annotated[str, Parameter(name="--by", help="Who asks, for the record.")] = ""
+    reason: Annotated[str, Parameter(name="--reason", help="Why, for the record.")] = ""
+    request_id: Annotated[str | None, Parameter(name="--request-id", help="Makes the request idempotent.")] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
 class RedisOptions:
     """The queue between processes."""
 

@@ -1,6 +1,12 @@
 """`ductor projection`: read models, and how they are put right."""
 
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
 from ductor.cli.options import DatabaseOptions, OutputOptions
+
+if TYPE_CHECKING:
+    from ductor.client import Client
 
 
 def list_projections(*, database: DatabaseOptions = DatabaseOptions(), output: OutputOptions = OutputOptions()) -> int:
@@ -43,16 +49,8 @@ def rebuild(
     name
         Which projection.
     """
-    from ductor.cli.output import say
-    from ductor.cli.session import connected, run_async
-
-    async def work() -> int:
-        async with connected(database, output.output) as client:
-            begins = await client.rebuild_projection(name)
-        say(f"{name}: {'a rebuild begins' if begins else 'a rebuild is under way'}", output.output)
-        return 0
-
-    return run_async(work())
+    told = ("a rebuild begins", "a rebuild is under way")
+    return _ask(name, lambda client: client.rebuild_projection(name), told, database, output)
 
 
 def retry(name: str, *, database: DatabaseOptions = DatabaseOptions(), output: OutputOptions = OutputOptions()) -> int:
@@ -63,13 +61,25 @@ def retry(name: str, *, database: DatabaseOptions = DatabaseOptions(), output: O
     name
         Which projection.
     """
+    told = ("goes on", "does not stand still")
+    return _ask(name, lambda client: client.retry_projection(name), told, database, output)
+
+
+def _ask(
+    name: str,
+    ask: "Callable[[Client], Awaitable[bool]]",
+    told: tuple[str, str],
+    database: DatabaseOptions,
+    output: OutputOptions,
+) -> int:
+    """Ask something of a projection, and say the first of what is told where that changes something."""
     from ductor.cli.output import say
     from ductor.cli.session import connected, run_async
 
     async def work() -> int:
         async with connected(database, output.output) as client:
-            goes_on = await client.retry_projection(name)
-        say(f"{name}: {'goes on' if goes_on else 'does not stand still'}", output.output)
+            changes = await ask(client)
+        say(f"{name}: {told[0] if changes else told[1]}", output.output)
         return 0
 
     return run_async(work())

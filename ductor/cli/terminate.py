@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ductor.cli.options import DatabaseOptions, OutputOptions
+from ductor.cli.options import DatabaseOptions, OutputOptions, RequestOptions
 
 
 def terminate(
@@ -13,9 +13,7 @@ def terminate(
     *,
     definition: str | None = None,
     all_: Annotated[bool, Parameter(name="--all", negative="")] = False,
-    by: str = "",
-    reason: str = "",
-    request_id: str | None = None,
+    request: RequestOptions = RequestOptions(),
     database: DatabaseOptions = DatabaseOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
@@ -32,12 +30,6 @@ def terminate(
         Instead of one run: all open runs of this definition.
     all_
         Instead of one run: all open runs of the tenant.
-    by
-        Who asks, for the record.
-    reason
-        Why, for the record.
-    request_id
-        Makes the request idempotent.
     """
     from ductor.cli.control import control_one_or_many
 
@@ -46,8 +38,10 @@ def terminate(
         run,
         definition,
         is_all=all_,
-        ask=lambda handle: handle.terminate(by=by, reason=reason, request_id=request_id),
-        ask_all=lambda client: client.terminate_all(definition, by=by, reason=reason, request_id=request_id),
+        ask=lambda handle: handle.terminate(by=request.by, reason=request.reason, request_id=request.request_id),
+        ask_all=lambda client: client.terminate_all(
+            definition, by=request.by, reason=request.reason, request_id=request.request_id
+        ),
         database=database,
         output=output,
     )
