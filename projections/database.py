@@ -12,6 +12,8 @@ from typing import cast
 import asyncpg
 
 from ductor.journal.errors import StoreUnavailableError
+from ductor.journal.postgres.failures import unavailable
+from ductor.journal.postgres.pool import close_pool, open_pool
 from ductor.journal.postgres.settings import ConnectionSettings
 
 POOL_SIZE = 3
@@ -35,10 +37,6 @@ DATABASE_AWAY: tuple[type[Exception], ...] = (*LOST_CONNECTION, StoreUnavailable
 """What is tried again after a pause."""
 
 
-async def _keep(connection: object) -> None:
-    """Nothing is left in a session that would have to be reset, so the round trip is saved."""
-
-
 class ModelDatabase:
     """A pool of connections that opens when it is first used."""
 
@@ -50,13 +48,8 @@ class ModelDatabase:
     async def close(self) -> None:
         """Disconnect, waiting for what runs as long as a connection may take."""
         pool, self._pool = self._pool, None
-        if pool is None:
-            return
-        try:
-            async with asyncio.timeout(self._settings.connect_timeout_s):
-                await pool.close()
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            pool.terminate()
+        if pool is not None:
+            await close_pool(pool, self._settings)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[asyncpg.Connection]:
@@ -65,7 +58,7 @@ class ModelDatabase:
         try:
             connection = await pool.acquire(timeout=self._settings.command_timeout_s)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            raise StoreUnavailableError(f"{type(error).__name__}: {error}") from error
+            raise unavailable(error) from error
         try:
             # the pool's proxy has every method of the connection that it stands for
             yield cast("asyncpg.Connection", connection)
@@ -81,20 +74,11 @@ class ModelDatabase:
     async def _open(self) -> asyncpg.Pool:
         async with self._opening:
             if self._pool is None:
-                settings = self._settings
-                try:
-                    self._pool = await asyncpg.create_pool(
-                        settings.dsn,
-                        min_size=0,
-                        max_size=POOL_SIZE,
-                        timeout=settings.connect_timeout_s,
-                        command_timeout=settings.command_timeout_s,
-                        statement_cache_size=STATEMENT_CACHE_SIZE if settings.prepared_statements else 0,
-                        server_settings=None
-                        if settings.through_pooler
-                        else {"application_name": "ductor projections", "jit": "off"},
-                        reset=_keep,
-                    )
-                except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-                    raise StoreUnavailableError(f"{type(error).__name__}: {error}") from error
+                self._pool = await open_pool(
+                    self._settings,
+                    min_size=0,
+                    max_size=POOL_SIZE,
+                    statement_cache_size=STATEMENT_CACHE_SIZE,
+                    server_settings={"application_name": "ductor projections", "jit": "off"},
+                )
             return self._pool

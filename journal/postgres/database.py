@@ -1,6 +1,5 @@
 """The pool for reads and single writes: queries by name, bounded waiting, retry where repeating is harmless."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol, cast
@@ -10,6 +9,7 @@ import asyncpg
 from ductor.journal.errors import OverloadedError, StoreUnavailableError, ValueRefusedError
 from ductor.journal.postgres.callers import CallersConnection
 from ductor.journal.postgres.failures import classify, refused_field, unavailable
+from ductor.journal.postgres.pool import close_pool, open_pool
 from ductor.journal.postgres.settings import PLANNER_SETTINGS, ConnectionSettings
 from ductor.journal.postgres.statements import QUERIES, Statement
 
@@ -36,10 +36,6 @@ def fetch_on(connection: CallersConnection) -> Fetch:
     return fetch
 
 
-async def _keep(connection: object) -> None:
-    """Nothing is left in a session that would have to be reset, so the round trip is saved."""
-
-
 class Database:
     """A pool of connections to one database.
 
@@ -53,32 +49,19 @@ class Database:
 
     async def open(self) -> None:
         """Connect. Raises StoreUnavailableError."""
-        settings = self._settings
-        planner = {"application_name": "ductor", **PLANNER_SETTINGS}
-        try:
-            self._pool = await asyncpg.create_pool(
-                settings.dsn,
-                min_size=1,
-                max_size=settings.pool_size,
-                timeout=settings.connect_timeout_s,
-                command_timeout=settings.command_timeout_s,
-                statement_cache_size=STATEMENT_CACHE_SIZE if settings.prepared_statements else 0,
-                server_settings=None if settings.through_pooler else planner,
-                reset=_keep,
-            )
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            raise unavailable(error) from error
+        self._pool = await open_pool(
+            self._settings,
+            min_size=1,
+            max_size=self._settings.pool_size,
+            statement_cache_size=STATEMENT_CACHE_SIZE,
+            server_settings={"application_name": "ductor", **PLANNER_SETTINGS},
+        )
 
     async def close(self) -> None:
         """Disconnect, waiting for queries that run."""
         pool, self._pool = self._pool, None
-        if pool is None:
-            return
-        try:
-            async with asyncio.timeout(self._settings.connect_timeout_s):
-                await pool.close()
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            pool.terminate()
+        if pool is not None:
+            await close_pool(pool, self._settings)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[asyncpg.Connection]:
