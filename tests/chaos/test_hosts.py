@@ -6,7 +6,6 @@ wrote.
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,8 +19,8 @@ from ductor.journal.clock import SystemClock
 from ductor.journal.embedded import EmbeddedPostgres
 from ductor.journal.ids import SystemIds
 from ductor.journal.postgres import PostgresStore
+from tests.chaos.oracle import DEFINITION, check_journals, expect_all_completed
 from tests.chaos.processes import ProgramProcess
-from tests.chaos.test_kills import DEFINITION, check_journal, patient_outcome
 from tests.redis_server import redis_server_of_its_own
 
 RUNS = 150
@@ -62,13 +61,8 @@ class Cluster:
     async def check(self, accepted: dict[str, int], *, most: int) -> None:
         """Every run completes, with the right result, and no attempt was carried out more than `most` times."""
         async with asyncio.timeout(SETTLE_S):
-            for run_id, number in accepted.items():
-                outcome = await patient_outcome(self.client, run_id)
-                expected = (number + 1) * 2 + (number + 1) + 1
-                assert (outcome.status, outcome.output) == ("completed", {"n": expected, "steps": 4})
-        executions = Counter(self._ledger.read_text().splitlines())
-        for run_id in accepted:
-            check_journal(run_id, await self.client.store.history(run_id), executions, most=most)
+            await expect_all_completed(self.client, accepted)
+        await check_journals(self.client.store, accepted, self._ledger, most=most)
 
 
 @asynccontextmanager
