@@ -17,7 +17,7 @@ from ductor.journal.clock import SystemClock
 from ductor.journal.postgres.settings import ConnectionSettings
 from tests.postgres_fixtures import Database
 from tests.queue_harness import QueueUnderTest
-from tests.redis_server import RedisServer, free_port, redis_server_of_its_own
+from tests.redis_server import RedisServer, redis_server_of_its_own, reserve_port
 
 PATIENT_MS = 10_000
 """Tests that are not about time must not fail for a busy machine."""
@@ -125,7 +125,8 @@ async def tiered_queue(
 @pytest.fixture
 async def second_tier_alone(database: Database) -> AsyncIterator[QueueUnderTest]:
     """Redis before PostgreSQL where there is no Redis."""
-    nowhere = RedisSettings(url=f"redis://127.0.0.1:{free_port()}/0")
+    port, reservation = reserve_port()
+    nowhere = RedisSettings(url=f"redis://127.0.0.1:{port}/0")
 
     def note(disturbance: QueueDisturbance) -> None:
         assert disturbance.reason == "unavailable"
@@ -140,6 +141,7 @@ async def second_tier_alone(database: Database) -> AsyncIterator[QueueUnderTest]
     yield QueueUnderTest(queue, other, expire_leases)
     await queue.close()
     await other.close()
+    reservation.close()
 
 
 @pytest.fixture(params=["memory_queue", "redis_queue", "postgres_queue", "tiered_queue", "second_tier_alone"])

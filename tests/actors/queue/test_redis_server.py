@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import redis
 
-from tests.redis_server import RedisServer
+from tests.redis_server import BUS_PORT_OFFSET, PORTS, RedisServer, reserve_port
 
 STARTER = """
 import sys
@@ -53,3 +54,43 @@ def test_a_server_that_was_stopped_leaves_no_watcher(tmp_path: Path):
     assert first is not None
     assert second is not None
     assert (first.returncode, second.returncode) == (0, 0)
+
+
+def test_a_server_takes_another_port_when_somebody_came_first(tmp_path: Path):
+    server = RedisServer(tmp_path)
+    taken = server.port
+    with socket.create_server(("127.0.0.1", taken)):
+        server.start()
+        assert server.port != taken
+    with server.client() as client:
+        assert client.ping()
+    server.stop()
+
+
+def test_another_server_at_the_port_is_not_taken_for_it(tmp_path: Path):
+    server, other = RedisServer(tmp_path), RedisServer(tmp_path)
+    other.port = server.port
+    server.start()
+    other.start()
+    assert other.port != server.port
+    other.stop()
+    server.stop()
+
+
+def test_a_server_that_has_an_address_keeps_it_or_fails(tmp_path: Path):
+    server = RedisServer(tmp_path)
+    server.start()
+    port = server.port
+    server.kill()
+    with socket.create_server(("127.0.0.1", port)), pytest.raises(redis.RedisError):
+        server.start()
+    assert server.port == port
+    server.stop()
+
+
+def test_ports_are_reserved_and_fit_for_a_cluster():
+    port, reservation = reserve_port()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as second, pytest.raises(OSError, match="in use"):
+        second.bind(("127.0.0.1", port))
+    reservation.close()
+    assert PORTS[-1] + BUS_PORT_OFFSET < 32_768
