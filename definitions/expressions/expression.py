@@ -107,9 +107,17 @@ def expression_of(source: str, tree: Node, functions: FunctionLibrary | None = N
 def _direct_program(tree: Node) -> Program | None:
     """The program of a constant or a pure path, which needs no engine."""
     if isinstance(tree, Literal):
-        value = to_json(tree.value)
-        return lambda activation: value
+        return _constant_program(tree)
     path = path_of(tree)
     if path is None or is_type_constant(path[0].name, path[1]):
         return None
     return path_reader(path[0].name, path[1])
+
+
+def _constant_program(tree: Literal) -> Program | None:
+    """The program of a constant; None for one that JSON can't say, as `1e999`, which is refused when it is evaluated."""
+    try:
+        value = to_json(tree.value)
+    except Fault:
+        return None
+    return lambda activation: value
