@@ -41,6 +41,7 @@ from ductor.actors.sweeper import Sweeper, sharing_a_turn
 from ductor.actors.tasks import TaskRegistry
 from ductor.actors.triggers import TriggerStarter
 from ductor.actors.views import RunOutcome, Started
+from ductor.actors.waiters import ALONE_POLL_S, REMOTE_POLL_S
 from ductor.actors.wakeups import Wakeups
 from ductor.actors.watchdog import Watchdog
 from ductor.actors.worker import PoolLoad
@@ -65,13 +66,6 @@ MAX_DEFINITIONS_CACHED = 1_000
 MAX_RUN_ID_DRAWS = 64
 """Ids drawn for one start until one is of a partition of this host. Of three hosts one in 10^11 starts has no luck, and
 begins here all the same."""
-
-REMOTE_POLL_S = 1.0
-"""Who waits on this host for a run that may end on another one looks in the database so often."""
-
-ALONE_POLL_S = 60.0
-"""So often where there are no other hosts, which is a safety net and no more."""
-
 
 POSTGRES_TIER = "postgres"
 """A queue of this tier alone is no faster than looking for what wakeups tell of: hosts do without these."""
@@ -390,6 +384,8 @@ class EngineHost(Client):
                 outcome = waiter.result() if waiter.done() else await self.ended(run_id)
                 if outcome is not None:
                     return outcome
+                if waiter.done():
+                    waiter = engine.waiters.add(run_id)
         finally:
             engine.waiters.forget(run_id, waiter)
 

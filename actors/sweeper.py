@@ -151,7 +151,10 @@ class Sweeper:
         if isinstance(clock, SystemClock):
             own = next(row for row in rows if row.host_id == self._record.host_id)
             clock.synchronise(own.heartbeat_at_us, sent_at_us, clock.uncorrected_us())
+        was_alone = not self._membership.others
         observation = self._membership.observe(rows, known_dead)
+        if was_alone and observation.others:
+            engine.waiters.may_end_elsewhere()
         engine.settle(observation.partitions, observation.elsewhere)
         return observation
 
