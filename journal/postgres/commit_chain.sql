@@ -16,7 +16,7 @@
 -- name: forwards
 -- What waits goes to the successor; what is found later goes to the latest run of the chain. What this commit itself says of
 -- inputs (`but`) is not said again: one statement can't change a row twice. Answers to what the run itself had begun, and
--- nobody else can take, stay behind.
+-- nobody else can take, stay behind; so does what another run of the chain has had under the same id meanwhile.
 , forwarding AS MATERIALIZED (
     SELECT f.run_id, f.commit_id, f.version, coalesce(r.chain_run_id, r.run_id) AS chain_run_id,
         CASE WHEN f.commit_id IS NULL THEN coalesce(
@@ -28,7 +28,9 @@
     WHERE f.commit_id IS NULL OR f.commit_id IN (SELECT commit_id FROM won)
 ), messages_forwarded AS (
     UPDATE ductor.eec_workflow_signal m
-    SET disposition = CASE WHEN m.kind IN ('digest', 'lease') THEN 'undelivered' ELSE 'forwarded' END,
+    SET disposition = CASE WHEN m.kind IN ('digest', 'lease') OR EXISTS (
+            SELECT FROM ductor.eec_chain_input i WHERE i.chain_run_id = f.chain_run_id AND i.kind = 'message'
+                AND i.input_id = m.message_id AND i.run_id <> m.run_id) THEN 'undelivered' ELSE 'forwarded' END,
         applied_version = coalesce(m.applied_version, f.version)
     FROM forwarding f
     WHERE m.run_id = f.run_id AND m.disposition IN ('', 'buffered')

@@ -10,6 +10,7 @@ from ductor.journal.events import REOPENING_KINDS, TERMINAL_RUN_STATUSES
 from ductor.journal.ids import is_run_id
 from ductor.journal.postgres.attempts import AttemptAppender
 from ductor.journal.postgres.database import Database
+from ductor.journal.postgres.messages import CHAIN_LOOK_BACK
 from ductor.journal.postgres.reader import decode_attempt, decode_control
 from ductor.journal.postgres.rows import json_text
 from ductor.journal.records import AttemptRow, Control, ControlReceipt
@@ -59,7 +60,7 @@ class Inputs:
         """A request and what became of it, in whichever run of the chain it is now."""
         if not is_run_id(run_id):
             return None
-        row = await self._database.fetch_row("control", run_id=run_id, request_id=request_id)
+        row = await self._database.fetch_row("control", run_id=run_id, request_id=request_id, look_back=CHAIN_LOOK_BACK)
         return None if row is None else decode_control(row[0])
 
     async def append_attempt(self, row: AttemptRow, payloads: Sequence[Payload] = ()) -> None:

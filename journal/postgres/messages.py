@@ -17,10 +17,12 @@ from ductor.journal.records import InboxEntry, MessageReceipt
 from ductor.journal.store import MAX_UNCONSUMED_EVENTS, MAX_UNCONSUMED_MESSAGES
 
 CHAIN_LOOK_BACK = 64
-"""In so many runs of a chain before the latest a sender looks for older messages that were left behind."""
+"""In so many runs of a chain before the latest one looks for messages and requests that were left behind."""
 
 PASSING_TRIES = 10
-"""How often a sender moves what was left behind in a run that was continued just now, before its own message."""
+"""How often one sends while the run is continued and others send: each time it moves what was left behind first."""
+
+CONTINUES_TOO_FAST = "the run is continued faster than a message can follow; send it again, with the same id"
 
 _decode_item = msgspec.json.Decoder(InboxItem).decode
 
@@ -111,52 +113,63 @@ async def _send(
     message: Message,
     payloads: Sequence[Payload],
     tenant: str | None,
-    tries: int = PASSING_TRIES,
 ) -> MessageReceipt | None:
     check_message(message)
     check_payloads(message, payloads)
     if not is_run_id(run_id):
         return None
-    rows = await fetch(
-        "send_message",
-        run_id=run_id,
-        tenant=tenant,
-        message_id=message.id,
-        kind=message.kind,
-        name=message.name,
-        node=message.node,
-        payload=json_text(message.payload),
-        payload_ref=json_text(message.payload_ref),
-        by=message.by,
-        bound=MAX_UNCONSUMED_MESSAGES,
-        look_back=CHAIN_LOOK_BACK,
-        payload_hashes=[payload.hash for payload in payloads],
-        payload_bodies=[payload.text.decode() for payload in payloads],
-    )
-    if not rows:
-        return None
-    row = rows[0]
-    if row["position"] is None and row["left_behind_run_id"] is not None and tries > 0:
-        await pass_on(fetch, row["left_behind_run_id"], row["run_id"])
-        return await _send(fetch, run_id, message, payloads, tenant, tries - 1)
+    latest_run_id = run_id
+    for _ in range(PASSING_TRIES):
+        rows = await fetch(
+            "send_message",
+            run_id=run_id,
+            tenant=tenant,
+            message_id=message.id,
+            kind=message.kind,
+            name=message.name,
+            node=message.node,
+            payload=json_text(message.payload),
+            payload_ref=json_text(message.payload_ref),
+            by=message.by,
+            bound=MAX_UNCONSUMED_MESSAGES,
+            look_back=CHAIN_LOOK_BACK,
+            payload_hashes=[payload.hash for payload in payloads],
+            payload_bodies=[payload.text.decode() for payload in payloads],
+        )
+        if not rows:
+            return None
+        row = rows[0]
+        receipt = _answer(message.id, row)
+        if receipt is not None:
+            return receipt
+        latest_run_id = row["run_id"]
+        if row["left_behind_run_id"] is not None:
+            await pass_on(fetch, row["left_behind_run_id"], latest_run_id)
+        # else somebody else has stored it while this statement ran: the next one sees where
+    return MessageReceipt(message_id=message.id, verdict="refused", reason=CONTINUES_TOO_FAST, run_id=latest_run_id)
+
+
+def _answer(message_id: str, row: Record) -> MessageReceipt | None:
+    """What one try to send has come to; None when it is to be tried again."""
     receiver = row["run_id"]
     if row["accepted_position"] is not None:
         return MessageReceipt(
-            message_id=message.id,
+            message_id=message_id,
             verdict="accepted",
             position=row["accepted_position"],
             at_us=row["accepted_at_us"],
             run_id=receiver,
         )
     if row["position"] is not None:
-        return _duplicate(message.id, row)
+        return _duplicate(message_id, row)
+    if row["left_behind_run_id"] is not None:
+        return None
     if row["status"] in TERMINAL_RUN_STATUSES:
         reason = closed_reason(row["status"])
-        return MessageReceipt(message_id=message.id, verdict="refused", reason=reason, run_id=receiver)
+        return MessageReceipt(message_id=message_id, verdict="refused", reason=reason, run_id=receiver)
     if row["is_full"]:
-        return MessageReceipt(message_id=message.id, verdict="refused", reason=FULL_INBOX, run_id=receiver)
-    # stored by somebody else while this statement ran
-    return await _receipt(fetch, run_id, message.id)
+        return MessageReceipt(message_id=message_id, verdict="refused", reason=FULL_INBOX, run_id=receiver)
+    return None
 
 
 async def pass_on(fetch: Fetch, run_id: str, to_run_id: str) -> None:
@@ -175,7 +188,7 @@ async def pass_on(fetch: Fetch, run_id: str, to_run_id: str) -> None:
 
 
 async def _receipt(fetch: Fetch, run_id: str, message_id: str) -> MessageReceipt | None:
-    rows = await fetch("message_receipt", run_id=run_id, message_id=message_id)
+    rows = await fetch("message_receipt", run_id=run_id, message_id=message_id, look_back=CHAIN_LOOK_BACK)
     return _duplicate(message_id, rows[0]) if rows else None
 
 

@@ -118,14 +118,26 @@ SELECT text FROM (
 ) AS c ORDER BY iteration LIMIT :limit::integer
 
 -- name: control
--- Where the run was continued the request may be with another run of the chain.
+-- Where the run was continued the request may be with another run of the chain: where the chain says, with the latest, or
+-- left behind in one of the last before that.
+WITH given AS (
+    SELECT run_id, coalesce(chain_run_id, run_id) AS chain_run_id FROM ductor.eec_workflow_run WHERE run_id = :run_id::uuid
+),
+latest AS (
+    SELECT r.run_id, r.chain_run_id, r.iteration FROM given g JOIN ductor.eec_run_chain c ON c.chain_run_id = g.chain_run_id
+    JOIN ductor.eec_workflow_run r ON r.run_id = c.latest_run_id
+)
 SELECT row_to_json(c)::text FROM ductor.eec_workflow_control c
-WHERE c.request_id = :request_id::text AND c.run_id = ANY (ARRAY[:run_id::uuid,
-    (SELECT i.run_id FROM ductor.eec_workflow_run r JOIN ductor.eec_chain_input i
-     ON i.chain_run_id = coalesce(r.chain_run_id, r.run_id) AND i.kind = 'control' AND i.input_id = :request_id::text
-     WHERE r.run_id = :run_id::uuid),
-    (SELECT l.latest_run_id FROM ductor.eec_workflow_run r JOIN ductor.eec_run_chain l
-     ON l.chain_run_id = coalesce(r.chain_run_id, r.run_id) WHERE r.run_id = :run_id::uuid)])
+WHERE c.request_id = :request_id::text AND c.run_id = ANY (ARRAY(
+    SELECT :run_id::uuid
+    UNION ALL
+    SELECT i.run_id FROM given g JOIN ductor.eec_chain_input i
+        ON i.chain_run_id = g.chain_run_id AND i.kind = 'control' AND i.input_id = :request_id::text
+    UNION ALL
+    SELECT b.run_id FROM latest JOIN ductor.eec_workflow_run b ON b.chain_run_id = latest.chain_run_id
+        AND b.iteration BETWEEN latest.iteration - :look_back::integer AND latest.iteration
+    UNION ALL
+    SELECT chain_run_id FROM latest))
 ORDER BY c.disposition = 'forwarded' LIMIT 1
 
 -- name: append_attempts

@@ -100,15 +100,28 @@ SELECT run.status, (SELECT run_id FROM beyond) IS NOT NULL AS is_full,
 FROM run LEFT JOIN accepted a ON true LEFT JOIN present p ON true
 
 -- name: message_receipt
--- Where the run was continued the message may be with another run of the chain.
-SELECT run_id::text AS present_run_id, position, at_us, disposition, applied_version FROM ductor.eec_workflow_signal
-WHERE message_id = :message_id::text AND run_id = ANY (ARRAY[:run_id::uuid,
-    (SELECT i.run_id FROM ductor.eec_workflow_run r JOIN ductor.eec_chain_input i
-     ON i.chain_run_id = coalesce(r.chain_run_id, r.run_id) AND i.kind = 'message' AND i.input_id = :message_id::text
-     WHERE r.run_id = :run_id::uuid),
-    (SELECT c.latest_run_id FROM ductor.eec_workflow_run r JOIN ductor.eec_run_chain c
-     ON c.chain_run_id = coalesce(r.chain_run_id, r.run_id) WHERE r.run_id = :run_id::uuid)])
-ORDER BY disposition = 'forwarded' LIMIT 1
+-- Where the run was continued the message may be with another run of the chain: where the chain says, with the latest, or
+-- left behind in one of the last before that.
+WITH given AS (
+    SELECT run_id, coalesce(chain_run_id, run_id) AS chain_run_id FROM ductor.eec_workflow_run WHERE run_id = :run_id::uuid
+),
+latest AS (
+    SELECT r.run_id, r.chain_run_id, r.iteration FROM given g JOIN ductor.eec_run_chain c ON c.chain_run_id = g.chain_run_id
+    JOIN ductor.eec_workflow_run r ON r.run_id = c.latest_run_id
+)
+SELECT m.run_id::text AS present_run_id, m.position, m.at_us, m.disposition, m.applied_version
+FROM ductor.eec_workflow_signal m
+WHERE m.message_id = :message_id::text AND m.run_id = ANY (ARRAY(
+    SELECT :run_id::uuid
+    UNION ALL
+    SELECT i.run_id FROM given g JOIN ductor.eec_chain_input i
+        ON i.chain_run_id = g.chain_run_id AND i.kind = 'message' AND i.input_id = :message_id::text
+    UNION ALL
+    SELECT b.run_id FROM latest JOIN ductor.eec_workflow_run b ON b.chain_run_id = latest.chain_run_id
+        AND b.iteration BETWEEN latest.iteration - :look_back::integer AND latest.iteration
+    UNION ALL
+    SELECT chain_run_id FROM latest))
+ORDER BY m.disposition = 'forwarded', m.disposition = 'undelivered' LIMIT 1
 
 -- name: deliver_event
 -- `OFFSET 0` has the heads looked up by id: an index by tenant or status would lead through all of the tenant's runs.

@@ -56,7 +56,7 @@ CALLS: dict[str, dict[str, Any]] = {
         "run_id": RUN, "tenant": "acme", "message_id": "new", "bound": 1_000, "look_back": 64, **MESSAGE,
         "payload_hashes": [], "payload_bodies": [],
     },
-    "message_receipt": {"run_id": RUN, "message_id": "m7"},
+    "message_receipt": {"run_id": RUN, "message_id": "m7", "look_back": 64},
     "deliver_event": {
         "run_ids": [RUN], "tenant": "acme", "message_id": "event:1", "bound": 10_000, "name": "shipped",
         "payload": "1", "payload_ref": None, "by": "", "at_us": 1, "payload_hash": None, "payload_body": None,
