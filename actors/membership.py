@@ -14,6 +14,8 @@ Failure cases:
 - A host that stood still comes back: it is alive again, and gets its partitions back as if it had just come.
 - Hosts that see others come and go at different times disagree for a heartbeat. Both may carry on one run then; the
   version check lets one of them win.
+- A host dies that held an attempt of a run of mine, and had not told of it yet: at no heartbeat is it missed. So every
+  death has me look over all that is mine, once all that live have told what they hold: `look_over_before_us`.
 """
 
 from collections.abc import Collection, Sequence
@@ -27,6 +29,10 @@ from ductor.journal.records import HostRecord
 BURIED_AFTER_US: Final = 60_000_000
 """The row of a dead host stays for so long, so that whoever starts meanwhile takes over from it as well."""
 
+BEATS_THAT_TELL: Final = 2
+"""With the first heartbeat after hosts have come and gone a host learns what it owns, with the next one it tells of
+what it holds for others."""
+
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """What one heartbeat has shown.
@@ -39,6 +45,9 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
         taken_over: partitions of this host in which those that have gone may have left attempts.
         elsewhere: tokens of attempts that other hosts hold although they do not own their runs.
         released: tokens that were `elsewhere` at the last heartbeat: they have a result, or nobody holds them.
+        look_over_before_us: a host had died by then, and all others have told since what they hold: an attempt of this
+            host's runs that was dispatched before, and that is neither here nor `elsewhere`, is held by nobody. None
+            when there is nothing to look over.
         to_bury: hosts whose rows are of no use any more.
         was_away: others may have thought this host dead meanwhile.
     """
@@ -50,6 +59,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     taken_over: frozenset[int]
     elsewhere: frozenset[str]
     released: frozenset[str]
+    look_over_before_us: int | None
     to_bury: tuple[str, ...]
     was_away: bool
 
@@ -65,6 +75,9 @@ class Membership:
         self.elsewhere: frozenset[str] = frozenset()
         self._beat_at_us: int | None = None
         self._patient_until_us = 0
+        self._death_seen_at_us: int | None = None
+        self._yet_to_tell: dict[str, int] = {}
+        self._heard_at_us: dict[str, int] = {}
 
     def observe(self, rows: Sequence[HostRecord], known_dead: Collection[str] = ()) -> Observation:
         """Draw conclusions from the rows of all hosts, this one's just written by its heartbeat.
@@ -90,14 +103,18 @@ class Membership:
         partitions = PartitionMap(self.own_id, owners or [self.own_id])  # where all drain, each keeps what it has
         elsewhere = frozenset(token for row in alive for token in row.guests)
         nothing = PartitionMap(self.own_id, [])
+        taken_over = partitions.inherited_from(gone, self._known_to(gone, rows, now_us) & partitions.hosts)
+        if was_away or not gone.isdisjoint(row.host_id for row in rows):  # others have left in order, and hold nothing
+            self._note_deaths(alive, None if taken_over == partitions.of(self.own_id) else now_us)
         observation = Observation(
             partitions=partitions,
             others=others,
             gained=partitions.gained_since(nothing if is_first or was_away else self.partitions),
             gone=gone,
-            taken_over=partitions.inherited_from(gone, self._known_to(gone, rows, now_us) & partitions.hosts),
+            taken_over=taken_over,
             elsewhere=elsewhere,
             released=self.elsewhere - elsewhere,
+            look_over_before_us=self._look_over_before_us(alive),
             to_bury=tuple(
                 row.host_id
                 for row in rows
@@ -107,6 +124,24 @@ class Membership:
         )
         self.partitions, self.others, self.elsewhere = partitions, others, elsewhere
         return observation
+
+    def _note_deaths(self, alive: Sequence[HostRecord], now_us: int | None) -> None:
+        self._death_seen_at_us = now_us
+        self._yet_to_tell = {row.host_id: BEATS_THAT_TELL for row in alive}
+        self._heard_at_us = {row.host_id: row.heartbeat_at_us for row in alive}
+
+    def _look_over_before_us(self, alive: Sequence[HostRecord]) -> int | None:
+        """See `Observation.look_over_before_us`. Told once."""
+        if self._death_seen_at_us is None:
+            return None
+        for row in alive:
+            if row.host_id in self._yet_to_tell and row.heartbeat_at_us > self._heard_at_us[row.host_id]:
+                self._heard_at_us[row.host_id] = row.heartbeat_at_us
+                self._yet_to_tell[row.host_id] -= 1
+        if any(self._yet_to_tell.get(row.host_id, 0) > 0 for row in alive):
+            return None
+        before_us, self._death_seen_at_us = self._death_seen_at_us, None
+        return before_us
 
     def _known_to(self, gone: frozenset[str], rows: Sequence[HostRecord], now_us: int) -> frozenset[str]:
         """Hosts that all of those that have gone knew when they were heard last, and told of what they held for them.

@@ -9,7 +9,9 @@ At each heartbeat the host concludes which others live (see `membership`), and
 
 - recovers the partitions that it gains; if a host has gone, with the attempts that nobody holds any more,
 - hands the runs over that it owns no more,
-- looks at runs whose attempts another host held, and holds no longer.
+- looks at runs whose attempts another host held, and holds no longer,
+- looks over all its running runs when a host has died and the others have told what they hold: the one that died may
+  have held attempts of theirs.
 """
 
 import asyncio
@@ -63,6 +65,7 @@ class Sweeper:
         self._to_take_over: set[int] = set()
         self._to_recover: set[int] = set()
         self._dead: set[str] = set()
+        self._look_over_before_us: int | None = None
         self.always: Sequence[Callable[[int], Awaitable[None]]] = ()
         self.in_turns: Sequence[Callable[[int], Awaitable[None]]] = ()
         self._turn = 0
@@ -174,6 +177,8 @@ class Sweeper:
             self._dead |= observation.gone
             self._to_take_over |= observation.taken_over
         self._to_recover |= observation.gained
+        if observation.look_over_before_us is not None:
+            self._look_over_before_us = observation.look_over_before_us
         self._wake_runs_of(observation.released)
         if self._to_take_over:
             await self.recover(self._all_or(self._to_take_over), reissues=True)
@@ -182,7 +187,24 @@ class Sweeper:
         if self._to_recover:
             await self.recover(self._all_or(self._to_recover), reissues=False)
             self._to_recover.clear()
+        if self._look_over_before_us is not None:
+            await self._look_over(self._look_over_before_us)
+            self._look_over_before_us = None
         await self._clear_up(observation.to_bury)
+
+    async def _look_over(self, before_us: int) -> None:
+        """Wake every running run of this host whose journal has not grown since: attempts that nobody holds are issued
+        again."""
+        owned, last = self._membership.partitions.owned, None
+        while owned is None or owned:
+            page = await self._engine.store.idle_runs(before_us, last, RECOVERY_PAGE, owned)
+            if not page:
+                return
+            for run in page:
+                if run.at_us < before_us:
+                    self._engine.wake_here(run.run_id, reissues=True)
+            last = page[-1].run_id
+            await asyncio.sleep(0)
 
     def _all_or(self, partitions: set[int]) -> Partitions:
         owned = self._membership.partitions.owned

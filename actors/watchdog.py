@@ -68,6 +68,8 @@ class Watchdog:
             return
         before_us = now_us - STALLED_AFTER_MS * 1_000
         page = await self._engine.store.idle_runs(before_us, self._after_run_id, PAGE, owned)
+        if not page and self._after_run_id is not None:
+            page = await self._engine.store.idle_runs(before_us, None, PAGE, owned)
         self._after_run_id = page[-1].run_id if page else None
         idle = [run for run in page if run.at_us < before_us]
         if idle:

@@ -1,6 +1,6 @@
 """Who lives, concluded from rows of heartbeats."""
 
-from ductor.actors.membership import BURIED_AFTER_US, Membership, Observation
+from ductor.actors.membership import BEATS_THAT_TELL, BURIED_AFTER_US, Membership, Observation
 from ductor.actors.partitions import PartitionMap
 from ductor.journal.partitions import PARTITIONS
 from ductor.journal.records import HostRecord
@@ -148,3 +148,43 @@ def test_who_comes_takes_over_what_a_dead_host_held_without_knowing_of_it():
     assert gone.gone == {"other"}
     assert gone.taken_over == gone.partitions.of("me") & held
     assert gone.taken_over > gone.gained
+
+
+def test_after_a_death_all_is_looked_over_once_the_others_have_told_what_they_hold():
+    """The dead host may have held attempts of runs that it did not own, and told nobody of the last ones."""
+    membership = member()
+    looked_over_before_us = []
+    for second in range(4 + BEATS_THAT_TELL + 3):
+        at_us = second * SECOND_US
+        seen = membership.observe(rows_at(at_us, row("dies", 0), row("lives", at_us), row("late", at_us // 2)))
+        looked_over_before_us.append(seen.look_over_before_us)
+    assert looked_over_before_us == [None] * (4 + BEATS_THAT_TELL) + [4 * SECOND_US, None, None]
+
+
+def test_nobody_waits_for_a_host_that_goes_before_it_has_told_what_it_holds():
+    membership = member()
+    seen = []
+    for second in range(8):
+        at_us = second * SECOND_US
+        leaves = [row("leaves", SECOND_US)] if second < 5 else []
+        seen.append(membership.observe(rows_at(at_us, row("dies", 0), row("lives", at_us), *leaves)))
+    assert [one.gone for one in seen[4:]] == [{"dies"}, {"leaves"}, frozenset(), frozenset()]
+    assert [one.look_over_before_us for one in seen[4:]] == [None, None, 4 * SECOND_US, None]
+
+
+def test_who_left_in_order_leaves_nothing_to_look_over():
+    membership = member()
+    membership.observe(rows_at(0, row("left", 0), row("lives", 0)))
+    for second in range(1, 6):
+        seen = membership.observe(rows_at(second * SECOND_US, row("lives", second * SECOND_US)))
+        assert seen.look_over_before_us is None
+
+
+def test_a_host_that_is_left_alone_looks_over_at_once_what_it_does_not_take_over():
+    membership = member()
+    seen = [membership.observe(rows_at(second * SECOND_US, row("other", 0))) for second in range(5)][-1]
+    assert seen.taken_over < seen.partitions.of("me")
+    assert seen.look_over_before_us == 4 * SECOND_US
+    begins = member().observe([row("me", 0, started_at_us=0), row("killed", -1)], known_dead=["killed"])
+    assert begins.taken_over == begins.partitions.of("me")
+    assert begins.look_over_before_us is None
