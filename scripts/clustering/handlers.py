@@ -1,12 +1,8 @@
-"""What the workers of the cluster can do. Each execution is written to the ledger: that is what really happened."""
+"""What the workers of the cluster can do, and a definition that uses it."""
 
 import asyncio
-import os
-from pathlib import Path
 
 import ductor
-
-LEDGER_VARIABLE = "DUCTOR_CLUSTER_LEDGER"
 
 DEFINITION = """
 ductor: 1
@@ -22,23 +18,9 @@ output: ${steps.sum.output}
 """
 
 
-def expected_output(n: int) -> int:
-    """What a run of `DEFINITION` gives."""
-    picked = n + 1
-    return picked * 2 + picked + 1
-
-
-def _record(context: ductor.TaskContext) -> None:
-    ledger = os.environ.get(LEDGER_VARIABLE)
-    if ledger:
-        with Path(ledger).open("a", encoding="utf-8") as lines:
-            lines.write(context.idempotency_key + "\n")
-
-
 @ductor.task("cluster.pick")
-async def pick(n: int, context: ductor.TaskContext) -> int:
+async def pick(n: int) -> int:
     """One more."""
-    _record(context)
     await asyncio.sleep(0.01)
     return n + 1
 
@@ -46,7 +28,6 @@ async def pick(n: int, context: ductor.TaskContext) -> int:
 @ductor.task("cluster.weigh")
 def weigh(n: int, context: ductor.TaskContext) -> int:
     """Twice as much, in a thread; the first attempt fails."""
-    _record(context)
     if context.attempt == 1:
         raise ConnectionError("the scales do not answer")
     return n * 2

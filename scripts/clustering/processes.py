@@ -1,9 +1,10 @@
-"""The processes of the cluster: PostgreSQL, Redis, hosts and workers."""
+"""The processes of a cluster: PostgreSQL, Redis, hosts and workers."""
 
 import asyncio
 import os
+import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,17 +14,18 @@ from ductor.journal.clock import SystemClock
 from ductor.journal.embedded import EmbeddedPostgres
 from ductor.journal.ids import SystemIds
 from ductor.journal.postgres import PostgresStore, migrate
-from scripts.clustering.handlers import DEFINITION, LEDGER_VARIABLE
 from tests.redis_server import RedisServer
 
 COMMAND = (sys.executable, "-c", "from ductor.cli.main import main; main()")
+COMMON_OPTIONS = ("--health", "3600s", "--drain", "10s")
 STOP_TIMEOUT_S = 45.0
 
 
 class Member:
-    """A host or a worker: started, killed, started again, stopped in order. What it logs goes to a file."""
+    """A host or a worker: started, killed, frozen, started again, stopped in order. What it logs goes to a file."""
 
-    def __init__(self, name: str, arguments: list[str], environment: dict[str, str], log: Path) -> None:
+    def __init__(self, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        """Args: `arguments` of `ductor`; `environment` is what is added to that of this process."""
         self.name, self._arguments, self._environment, self._log = name, arguments, environment, log
         self._process: asyncio.subprocess.Process | None = None
 
@@ -34,9 +36,10 @@ class Member:
                 self._process = await asyncio.create_subprocess_exec(
                     *COMMAND,
                     *self._arguments,
+                    *COMMON_OPTIONS,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=log,
-                    env=self._environment,
+                    env={**os.environ, **self._environment},
                 )
             assert self._process.stdout is not None
             if await self._process.stdout.readline():
@@ -45,15 +48,24 @@ class Member:
 
     async def kill(self) -> None:
         """kill -9."""
-        assert self._process is not None
-        if self._process.returncode is None:
-            self._process.kill()
-        await self._process.wait()
+        process = self._running()
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+    def freeze(self) -> None:
+        """Let it stand still, with everything that it has open."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on, as if no time had passed."""
+        self._running().send_signal(signal.SIGCONT)
 
     async def stop(self) -> None:
         """Have it drain, and kill it if that takes too long."""
         if self._process is None or self._process.returncode is not None:
             return
+        self.thaw()
         self._process.terminate()
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
@@ -61,52 +73,51 @@ class Member:
         except TimeoutError:
             await self.kill()
 
-
-class Cluster:
-    """See the module's docstring.
-
-    Attributes:
-        ledger: the file to which workers write what they execute.
-    """
-
-    def __init__(self, postgres: EmbeddedPostgres, redis: RedisServer, folder: Path, hosts: int, workers: int) -> None:
-        self.postgres, self.redis, self.ledger = postgres, redis, folder / "ledger"
-        self.environment = {"DUCTOR_DATABASE": postgres.dsn(), "DUCTOR_REDIS_URL": redis.url}
-        everything = {**os.environ, **self.environment, LEDGER_VARIABLE: str(self.ledger)}
-        common = ["--health", "3600s", "--drain", "10s"]
-        work = ["worker", "--tasks", "scripts.clustering.handlers", "--visibility", "5s", *common]
-
-        def member(name: str, arguments: list[str]) -> Member:
-            return Member(name, arguments, everything, folder / f"{name}.log")
-
-        self.hosts = [member(f"host-{number}", ["host", *common]) for number in range(1, hosts + 1)]
-        self.workers = [member(f"worker-{number}", work) for number in range(1, workers + 1)]
-
-    @property
-    def members(self) -> list[Member]:
-        """Hosts and workers."""
-        return [*self.hosts, *self.workers]
+    def _running(self) -> asyncio.subprocess.Process:
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process
 
 
 @asynccontextmanager
-async def cluster(folder: Path, hosts: int, workers: int) -> AsyncIterator[Cluster]:
-    """A running cluster that keeps its files in `folder`."""
+async def servers(
+    folder: Path,
+    definitions: str,
+    *,
+    postgres: Path | None = None,
+    options: Mapping[str, str | int | bool] | None = None,
+) -> AsyncIterator[tuple[EmbeddedPostgres, RedisServer]]:
+    """PostgreSQL, durable, with the definitions published, and Redis. PostgreSQL comes back whenever it is gone.
+
+    Args:
+        folder: keeps their files.
+        definitions: YAML.
+        postgres: where PostgreSQL keeps its data, if not in `folder`.
+        options: settings of PostgreSQL.
+    """
     redis = RedisServer(folder)
-    async with EmbeddedPostgres(folder / "postgres", stop_on_parent_death=True) as postgres:
-        await migrate(postgres.dsn())
-        await _publish(postgres.dsn())
+    data = postgres or folder / "postgres"
+    async with EmbeddedPostgres(data, stop_on_parent_death=True, options=options) as server:
+        await migrate(server.dsn())
+        await _publish(server.dsn(), definitions)
         redis.start()
-        made = Cluster(postgres, redis, folder, hosts, workers)
         try:
-            await asyncio.gather(*(one.start() for one in made.members))
-            yield made
+            yield server, redis
         finally:
-            await asyncio.gather(*(one.stop() for one in made.members))
             redis.stop()
 
 
-async def _publish(dsn: str) -> None:
+@asynccontextmanager
+async def running(members: Sequence[Member]) -> AsyncIterator[None]:
+    """These processes, until they are stopped in order."""
+    try:
+        await asyncio.gather(*(one.start() for one in members))
+        yield
+    finally:
+        await asyncio.gather(*(one.stop() for one in members))
+
+
+async def _publish(dsn: str, definitions: str) -> None:
     async with PostgresStore(dsn) as store:
         client = Client(store, clock=SystemClock(), ids=SystemIds())
-        for compiled in compile_text(DEFINITION):
+        for compiled in compile_text(definitions):
             await client.publish(compiled)

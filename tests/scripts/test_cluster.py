@@ -1,4 +1,4 @@
-"""`scripts/cluster`: it comes up, survives its chaos, and stops in order."""
+"""`scripts/cluster`: it comes up, carries out runs, and stops in order."""
 
 import os
 import signal
@@ -9,15 +9,6 @@ from pathlib import Path
 import pytest
 
 COMMAND = [sys.executable, "-m", "scripts.clustering"]
-
-
-@pytest.mark.timeout(180)
-def test_chaos_ends_with_a_proof(tmp_path: Path):
-    command = [*COMMAND, "--hosts", "2", "--workers", "1", "--chaos", "4", "--folder", str(tmp_path / "cluster")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "nothing was lost, nothing was doubled" in done.stdout
-    assert (tmp_path / "cluster" / "ledger").exists()
 
 
 @pytest.mark.timeout(120)

@@ -46,7 +46,7 @@ class Proxy:
 
 
 class CuttingProxy(Proxy):
-    """Passes everything on, until told otherwise.
+    """Passes everything on, until told otherwise. Clients of a server that is away are cut off.
 
     `is_mute`: the server's answers are swallowed. `is_refusing`: new connections are closed at once.
     """
@@ -57,6 +57,8 @@ class CuttingProxy(Proxy):
         self.is_refusing = False
         self.passed = 0
         self._swallowed = asyncio.Event()
+        self._is_flowing = asyncio.Event()
+        self._is_flowing.set()
         self._clients: set[asyncio.StreamWriter] = set()
 
     async def until_swallowed(self) -> None:
@@ -70,15 +72,28 @@ class CuttingProxy(Proxy):
             writer.transport.abort()
         self._swallowed.clear()
 
+    def stall(self) -> None:
+        """Keep everything back, in both directions, with all connections open."""
+        self._is_flowing.clear()
+
+    def flow(self) -> None:
+        """Pass on what was kept back, and all that follows."""
+        self._is_flowing.set()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.is_refusing:
             writer.close()
             return
+        try:
+            server_reader, server_writer = await asyncio.open_unix_connection(self.socket)
+        except OSError:
+            writer.transport.abort()
+            return
         self._clients.add(writer)
-        server_reader, server_writer = await asyncio.open_unix_connection(self.socket)
         answers = asyncio.create_task(self._pass_answers(server_reader, writer))
         try:
             while data := await reader.read(65_536):
+                await self._is_flowing.wait()
                 self.passed += 1
                 server_writer.write(data)
             server_writer.close()
@@ -92,11 +107,15 @@ class CuttingProxy(Proxy):
             writer.close()
 
     async def _pass_answers(self, server_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await server_reader.read(65_536):
-            if self.is_mute:
-                self._swallowed.set()
-            elif not writer.is_closing():
-                writer.write(data)
+        try:
+            while data := await server_reader.read(65_536):
+                await self._is_flowing.wait()
+                if self.is_mute:
+                    self._swallowed.set()
+                elif not writer.is_closing():
+                    writer.write(data)
+        except ConnectionError:
+            writer.transport.abort()  # the server was killed
         writer.close()
 
 
