@@ -1,6 +1,12 @@
-"""Small faults in a module's source: comparisons turned, conditions negated, numbers changed, statements left out."""
+"""Small faults in a module's source: comparisons turned, conditions negated, numbers changed, statements left out.
+
+A fault belongs to the outermost function that it is in, and to the statement there whose lines run when it matters, so
+that the tests that reach it can be told from those that don't. Annotations and decorators are left alone: they say what
+a function is for, or how it is kept, and are gone when it runs.
+"""
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -20,61 +26,163 @@ TURNED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
 }
 SWAPPED: Final[dict[type[ast.operator], type[ast.operator]]] = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add}
 
+LEFT_OUT: Final = (ast.Assign, ast.AugAssign, ast.Delete, ast.Return, ast.Continue, ast.Break, ast.Raise)
+"""Statements that are left out; calls for the sake of what they do are, too."""
+
 
 class Mutant(msgspec.Struct, frozen=True):
-    """One fault: the number of its place among those of the module, its line, and what was done there."""
+    """One fault.
+
+    Attributes:
+        number: its place among those of the module.
+        function, function_line: the outermost function that it is in, as `Class.method`, and where its code begins.
+        line, end_line: one of them runs whenever the fault can matter.
+        what: what was done; together with the function it says which fault is meant, wherever lines have moved.
+    """
 
     number: int
+    function: str
+    function_line: int
     line: int
+    end_line: int
     what: str
 
 
 def mutants_of(source: str) -> list[Mutant]:
-    """All faults that can be planted into a module."""
-    places = _places(ast.parse(source))
-    return [Mutant(number, line, what) for number, (line, what, _) in enumerate(places)]
+    """All faults that can be planted into a module. Those of one function that read the same are numbered from 2."""
+    seen: Counter[tuple[str, str]] = Counter()
+    found = []
+    for number, place in enumerate(_places(ast.parse(source))):
+        seen[place.name, place.what] += 1
+        times = seen[place.name, place.what]
+        mutant = Mutant(
+            number=number,
+            function=place.name,
+            function_line=min(one.lineno for one in (place.function, *place.function.decorator_list)),
+            line=place.line,
+            end_line=place.end_line,
+            what=place.what if times == 1 else f"{place.what} [{times}]",
+        )
+        found.append(mutant)
+    return found
 
 
 def mutated(source: str, number: int) -> ast.Module:
     """The module with one of them planted."""
     tree = ast.parse(source)
-    for place, (_, _, plant) in enumerate(_places(tree)):
-        if place == number:
-            plant()
+    for at, place in enumerate(_places(tree)):
+        if at == number:
+            place.plant()
             return ast.fix_missing_locations(tree)
     raise IndexError(f"the module has no mutant {number}")
 
 
-_Place = tuple[int, str, Callable[[], None]]
+def functions_of(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
+    """The outermost functions of a module, methods among them, by their qualified names."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef):
+            yield prefix + node.name, node
+        elif isinstance(node, ast.ClassDef):
+            yield from functions_of(node, f"{prefix}{node.name}.")
+        elif isinstance(node, ast.stmt):
+            yield from functions_of(node, prefix)
+
+
+class _Place(msgspec.Struct):
+    name: str
+    function: ast.FunctionDef
+    line: int
+    end_line: int
+    what: str
+    plant: Callable[[], None]
 
 
 def _places(tree: ast.Module) -> Iterator[_Place]:
-    for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef) and not _is_for_people(function):
-            for node in ast.walk(function):
-                yield from _at(node)
+    for name, function in functions_of(tree):
+        if function.name in ("__repr__", "__str__"):  # for people
+            continue
+        last = function.end_lineno or function.lineno
+        for what, plant in _in_defaults(function):
+            yield _Place(name, function, function.body[0].lineno, last, what, plant)
+        for statement in _statements(function):
+            end_line = _head_end(statement)
+            for what, plant in _in_statement(statement):
+                yield _Place(name, function, statement.lineno, end_line, what, plant)
+        for statement, plant in _left_out(function):
+            end_line = _head_end(statement)
+            yield _Place(name, function, statement.lineno, end_line, f"left out: {ast.unparse(statement)}", plant)
 
 
-def _is_for_people(function: ast.FunctionDef) -> bool:
-    return function.name in ("__repr__", "__str__")
+_Fault = tuple[str, Callable[[], None]]
 
 
-def _at(node: ast.AST) -> Iterator[_Place]:
+def _statements(owner: ast.AST) -> Iterator[ast.stmt]:
+    for node in ast.iter_child_nodes(owner):
+        if isinstance(node, ast.stmt):
+            yield node
+        if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield from _statements(node)
+
+
+def _head_end(statement: ast.stmt) -> int:
+    """The last line of a statement, without those of statements inside of it."""
+    inner = min((one.lineno for one in _statements(statement)), default=None)
+    return (statement.end_lineno or statement.lineno) if inner is None else max(statement.lineno, inner - 1)
+
+
+def _in_defaults(function: ast.FunctionDef) -> Iterator[_Fault]:
+    for node in (*function.args.defaults, *function.args.kw_defaults):
+        if isinstance(node, ast.Constant) and type(node.value) in (bool, int):
+            yield f"default {node.value!r} changed, of `{ast.unparse(function.args)}`", _changing(node)
+
+
+def _in_statement(statement: ast.stmt) -> Iterator[_Fault]:
+    for node in _expressions(statement):
+        yield from _at(node, statement)
+    if isinstance(statement, ast.If | ast.While):
+        yield f"not ({ast.unparse(statement.test)})", _negating(statement)
+
+
+def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
+    """All expressions of a statement itself."""
+    if isinstance(statement, ast.FunctionDef):
+        yield from (node for node in (*statement.args.defaults, *statement.args.kw_defaults) if node is not None)
+        return
+    annotation = statement.annotation if isinstance(statement, ast.AnnAssign) else None
+    for node in ast.iter_child_nodes(statement):
+        if isinstance(node, ast.expr | ast.keyword | ast.withitem) and node is not annotation:
+            yield from ast.walk(node)
+        elif isinstance(node, ast.match_case) and node.guard is not None:
+            yield from ast.walk(node.guard)
+
+
+def _at(node: ast.AST, statement: ast.stmt) -> Iterator[_Fault]:
     if isinstance(node, ast.Compare):
-        turned = TURNED[type(node.ops[0])]
-        yield node.lineno, f"{ast.unparse(node)} -> {turned.__name__}", lambda: _set_comparison(node, turned)
+        for index, operator in enumerate(node.ops):
+            turned = TURNED[type(operator)]
+            which = f" (the {index + 1}. of them)" if index else ""
+            yield f"{ast.unparse(node)} -> {turned.__name__}{which}", _turning(node, index, turned)
     elif isinstance(node, ast.BoolOp):
-        yield node.lineno, f"{ast.unparse(node)}: and <-> or", lambda: _swap_connective(node)
-    elif isinstance(node, ast.If | ast.IfExp | ast.While):
-        yield node.test.lineno, f"not ({ast.unparse(node.test)})", lambda: _negate(node)
+        yield f"{ast.unparse(node)}: and <-> or", _swapping_connective(node)
+    elif isinstance(node, ast.IfExp):
+        yield f"not ({ast.unparse(node.test)})", _negating(node)
     elif isinstance(node, ast.BinOp) and type(node.op) in SWAPPED:
-        yield node.lineno, f"{ast.unparse(node)} -> {SWAPPED[type(node.op)].__name__}", lambda: _swap_operator(node)
+        swapped = SWAPPED[type(node.op)]
+        yield f"{ast.unparse(node)} -> {swapped.__name__}", _swapping_operator(node, swapped)
     elif isinstance(node, ast.Constant) and type(node.value) in (bool, int):
-        yield node.lineno, f"{node.value!r} changed", lambda: _change(node)
-    if isinstance(node, ast.FunctionDef | ast.If | ast.For | ast.While | ast.With):
-        for index, statement in enumerate(node.body):
-            if isinstance(statement, ast.Assign | ast.AugAssign | ast.Delete) or _is_call(statement):
-                yield statement.lineno, f"left out: {ast.unparse(statement)}", _leaving_out(node.body, index)
+        yield f"{node.value!r} changed, column {node.col_offset} of `{_head(statement)}`", _changing(node)
+
+
+def _head(statement: ast.stmt) -> str:
+    return ast.unparse(statement).splitlines()[0]
+
+
+def _left_out(owner: ast.AST) -> Iterator[tuple[ast.stmt, Callable[[], None]]]:
+    for node in (owner, *_statements(owner), *(one for one in ast.walk(owner) if isinstance(one, ast.match_case))):
+        for body in (getattr(node, "body", None), getattr(node, "orelse", None)):
+            for index, statement in enumerate(body or ()):
+                if isinstance(statement, LEFT_OUT) or _is_call(statement):
+                    yield statement, _leaving_out(body, index)
 
 
 def _is_call(statement: ast.stmt) -> bool:
@@ -88,21 +196,36 @@ def _leaving_out(body: list[ast.stmt], index: int) -> Callable[[], None]:
     return plant
 
 
-def _set_comparison(node: ast.Compare, turned: type[ast.cmpop]) -> None:
-    node.ops[0] = turned()
+def _turning(node: ast.Compare, index: int, turned: type[ast.cmpop]) -> Callable[[], None]:
+    def plant() -> None:
+        node.ops[index] = turned()
+
+    return plant
 
 
-def _swap_connective(node: ast.BoolOp) -> None:
-    node.op = ast.And() if isinstance(node.op, ast.Or) else ast.Or()
+def _swapping_connective(node: ast.BoolOp) -> Callable[[], None]:
+    def plant() -> None:
+        node.op = ast.And() if isinstance(node.op, ast.Or) else ast.Or()
+
+    return plant
 
 
-def _negate(node: ast.If | ast.IfExp | ast.While) -> None:
-    node.test = ast.UnaryOp(ast.Not(), node.test)
+def _negating(node: ast.If | ast.IfExp | ast.While) -> Callable[[], None]:
+    def plant() -> None:
+        node.test = ast.UnaryOp(ast.Not(), node.test)
+
+    return plant
 
 
-def _swap_operator(node: ast.BinOp) -> None:
-    node.op = SWAPPED[type(node.op)]()
+def _swapping_operator(node: ast.BinOp, swapped: type[ast.operator]) -> Callable[[], None]:
+    def plant() -> None:
+        node.op = swapped()
+
+    return plant
 
 
-def _change(node: ast.Constant) -> None:
-    node.value = not node.value if isinstance(node.value, bool) else int(str(node.value)) + 1
+def _changing(node: ast.Constant) -> Callable[[], None]:
+    def plant() -> None:
+        node.value = not node.value if isinstance(node.value, bool) else int(str(node.value)) + 1
+
+    return plant
