@@ -6,12 +6,14 @@ import logging
 import shutil
 import sys
 import tempfile
+from collections.abc import Coroutine
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from ductor.process import STOP_SIGNALS
 from scripts.chaos_run.campaign import Report, Wanted, campaign
 from scripts.chaos_run.plan import STRIKES, Strike
 from scripts.chaos_run.volume import NoVolumeError, Volume, mounted_volume
@@ -46,6 +48,9 @@ def main(arguments: list[str]) -> int:
     )
     try:
         report = _run(wanted, folder)
+    except asyncio.CancelledError:
+        print("stopped before its end", file=sys.stderr)
+        return 1
     finally:
         if options.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -63,9 +68,18 @@ def _run(wanted: Wanted, folder: Path) -> Report:
                 print(f"the disk is never full: {error}", flush=True)
                 counts = {kind: count for kind, count in wanted.counts.items() if kind != "full-disk"}
                 wanted = msgspec.structs.replace(wanted, counts=counts)
-        report = asyncio.run(campaign(wanted, folder, volume))
+        report = asyncio.run(_until_stopped(campaign(wanted, folder, volume)))
     (folder / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(report)))
     return report
+
+
+async def _until_stopped(work: Coroutine[None, None, Report]) -> Report:
+    """Whoever stops the campaign finds nothing left of it: a signal cancels it."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, task.cancel)
+    return await work
 
 
 def _tell(report: Report) -> int:
