@@ -244,8 +244,9 @@ class Engine:
         asked = (control.run_id for control in commit.sent_controls)
         for run_id in dict.fromkeys((*(sent.run_id for sent in commit.sent), *asked)):
             self.wake(run_id, reissues=False)
-        if any(new.start.key is not None for new in commit.new_runs):
-            self.wake(commit.run_id, reissues=False)  # it may have been told that a key is taken
+        is_keyed = any(new.start.key is not None for new in commit.new_runs)
+        if is_keyed or any(control.kind == "compensate" for control in commit.sent_controls):
+            self.wake(commit.run_id, reissues=False)  # the store may have told it that a child does not exist
         if commit.published or commit.waits or commit.digests:
             self.bus_work(commit)
 

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from ductor.definitions.values import JsonValue
+from ductor.journal.commit import SentControl
 from ductor.journal.events import ChildStatus, Compensated, ErrorInfo, Message, PayloadRef
 
 CHILD_MESSAGE_PREFIX: Final = "child:"
@@ -54,6 +55,28 @@ def report_message(report: ChildReport, node: str, output_ref: PayloadRef | None
         payload_ref=output_ref,
         by=f"run:{report.run_id}",
     )
+
+
+def undone_message(run_id: str, report_to: str, report_id: str, compensated: Compensated) -> Message:
+    """What a parent hears that has asked its child run to undo itself.
+
+    Args:
+        run_id: the child, as its parent knows it.
+        report_to, report_id: the undo that waits, and the message's id; it ends with the parent's life that asks.
+        compensated: how far the child has undone what it had done; empty where nothing was to be undone.
+    """
+    generation = int(report_id.rpartition(":")[2])
+    report = ChildReport(generation=generation, run_id=run_id, status="cancelled", compensated=compensated)
+    return msgspec.structs.replace(report_message(report, report_to), id=report_id)
+
+
+def nothing_to_undo(control: SentControl) -> Message | None:
+    """What the store answers to a request to undo for a run that does not exist: its key was another one's, or its
+    retention is over. None for a request that nobody waits for the answer of."""
+    report_to, report_id = control.arguments.get("report_to"), control.arguments.get("report_id")
+    if control.kind != "compensate" or not isinstance(report_to, str) or not isinstance(report_id, str):
+        return None
+    return undone_message(control.run_id, report_to, report_id, "")
 
 
 def report_of(message: Message) -> ChildReport:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ductor.journal.child_reports import ChildReport, report_message
+from ductor.journal.child_reports import ChildReport, nothing_to_undo, report_message
 from ductor.journal.clock import Clock
 from ductor.journal.commit import Commit, NewRun, SentControl
 from ductor.journal.memory_messages import MemoryMessages
@@ -87,7 +87,10 @@ class MemoryChildren(MemoryMessages):
     def _send_controls(self, sender: RunRows, sent: Iterable[SentControl]) -> None:
         for control in sent:
             run = self._runs.get(control.run_id)
-            if run is None or run.head.tenant != sender.head.tenant or control.request_id in run.controls:
+            if run is None:
+                self._answer_for_nobody(sender.head.run_id, control)
+                continue
+            if run.head.tenant != sender.head.tenant or control.request_id in run.controls:
                 continue
             if run.is_continued or not run.is_closed or control.kind == "compensate":
                 run.add_control(
@@ -101,6 +104,11 @@ class MemoryChildren(MemoryMessages):
                     )
                 )
                 self._index_inputs(control.run_id, run)
+
+    def _answer_for_nobody(self, sender_run_id: str, control: SentControl) -> None:
+        answer = nothing_to_undo(control)
+        if answer is not None and answer.id not in self._messages_of(sender_run_id).receipts:
+            self._add_message(sender_run_id, answer, self._clock.now_us(), is_delivered=True)
 
     def _index_inputs(self, run_id: str, run: RunRows) -> None:
         """Note whether something waits for the run."""

@@ -11,14 +11,12 @@ undoes what it has done (`ductor.actors.tick.compensation`). Then the deferred s
 what becomes of them does not change it. `terminate` does none of this: the run ends at once.
 """
 
-import msgspec
-
 from ductor.actors.tick.children import may_report, stop_children
 from ductor.actors.tick.gathering import output_of
 from ductor.actors.tick.working import CANCEL_GRACE_MS, Tick, Withdrawal
 from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.values import JsonObject, JsonValue
-from ductor.journal.child_reports import ChildReport, report_message
+from ductor.journal.child_reports import undone_message
 from ductor.journal.commit import SentMessage
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import (
@@ -134,10 +132,8 @@ def report_undone(tick: Tick, report_to: str, report_id: str, compensated: Compe
     """Tell the parent that this run has undone itself, as far as it could."""
     state = tick.state
     assert state.parent_run_id is not None
-    generation = int(report_id.rpartition(":")[2])
     run_id = state.chain_run_id or state.run_id  # as the parent knows it
-    report = ChildReport(generation=generation, run_id=run_id, status="cancelled", compensated=compensated)
-    message = msgspec.structs.replace(report_message(report, report_to), id=report_id)
+    message = undone_message(run_id, report_to, report_id, compensated)
     tick.outbox.sent.append(SentMessage(state.parent_run_id, message))
 
 

@@ -19,7 +19,8 @@ Invariants:
 
 `terminate` undoes nothing. What it left, what failed to be undone, and all that a completed run has done can be undone
 later by the control `compensate`, which reopens the run for that alone. A parent asks its child the same way. The child
-answers in any case: one that has undone itself before says so at once, one that is under way is cancelled first.
+answers in any case: one that has undone itself before says so at once, one that is under way is cancelled first. For
+one that never began, as its key was another run's, the store answers that nothing is to be undone.
 """
 
 from ductor.actors.steps import BEHAVIOURS

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from ductor.journal.child_reports import nothing_to_undo
 from ductor.journal.commit import Commit, NewRun
 from ductor.journal.errors import ValueRefusedError
 
@@ -25,6 +26,9 @@ def children_parts(commits: Sequence[Commit]) -> dict[str, Columns]:
         parts |= _new_runs(starting)
     if any(commit.sent_controls for commit in rows):
         parts["sent_controls"] = _sent_controls(rows)
+        undos = _undo_answers(rows)
+        if undos["undo_run_id"]:
+            parts["undo_answers"] = undos
     return parts
 
 
@@ -86,6 +90,24 @@ def _sent_controls(commits: Sequence[Commit]) -> Columns:
         "sentcontrol_kind": [control.kind for _, control in found],
         "sentcontrol_arguments": [_encode(control.arguments).decode() for _, control in found],
         "sentcontrol_by": [control.by for _, control in found],
+    }
+
+
+def _undo_answers(commits: Sequence[Commit]) -> Columns:
+    found = [
+        (commit, control, message)
+        for commit in commits
+        for control in commit.sent_controls
+        if (message := nothing_to_undo(control)) is not None
+    ]
+    return {
+        "undo_run_id": [control.run_id for _, control, _ in found],
+        "undo_commit_id": [commit.commit_id for commit, _, _ in found],
+        "undo_sender_run_id": [commit.run_id for commit, _, _ in found],
+        "undo_message_id": [message.id for _, _, message in found],
+        "undo_node": [message.node for _, _, message in found],
+        "undo_payload": [_encode(message.payload).decode() for _, _, message in found],
+        "undo_by": [message.by for _, _, message in found],
     }
 
 

@@ -118,3 +118,21 @@ s.run_id IN (SELECT run_id FROM child_started) OR
     ORDER BY c.ordinal
     ON CONFLICT (run_id, message_id) DO NOTHING
 )
+
+-- name: undo_answers
+-- Who asks a run to undo itself that does not exist, because its key was another one's or it was removed, hears that
+-- there is nothing to undo: nobody else would ever say so.
+, undo_answers AS (
+    INSERT INTO ductor.eec_workflow_signal (run_id, message_id, kind, name, node, payload, by, at_us)
+    SELECT u.sender_run_id, u.message_id, 'child', '', u.node, u.payload, u.by, ductor.eec_now_us()
+    FROM unnest(:undo_run_id::uuid[], :undo_commit_id::uuid[], :undo_sender_run_id::uuid[], :undo_message_id::text[],
+            :undo_node::text[], :undo_payload::json[], :undo_by::text[])
+        AS u (run_id, commit_id, sender_run_id, message_id, node, payload, by)
+    LEFT JOIN ductor.eec_workflow_run r ON r.run_id = u.run_id
+    WHERE {is_not_just_started} r.run_id IS NULL AND u.commit_id IN (SELECT commit_id FROM won)
+    ORDER BY u.sender_run_id, u.message_id
+    ON CONFLICT (run_id, message_id) DO NOTHING
+)
+
+-- name: is_not_just_started
+u.run_id NOT IN (SELECT run_id FROM child_started) AND

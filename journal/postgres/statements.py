@@ -92,6 +92,7 @@ _OPTIONAL_PARTS = (
     "messages",
     "sent",
     "refused_runs",
+    "undo_answers",
     "waits_gone",
     "waits",
     "inbox_gone",
@@ -117,6 +118,7 @@ def commit_statement(parts: frozenset[str]) -> Statement:
         "{has_previous}": _COMMIT["has_previous_or_head" if with_starts else "has_previous"],
         "{has_child_key}": _COMMIT["has_child_key" if "new_keys" in parts else "has_no_child_key"],
         "{is_just_started}": _COMMIT["is_just_started"] if "new_runs" in parts else "",
+        "{is_not_just_started}": _COMMIT["is_not_just_started"] if "new_runs" in parts else "",
         "{or_key_without_head}": _COMMIT["or_key_without_head"] if with_keys else "",
         "{max_unconsumed_sent_messages}": str(MAX_UNCONSUMED_SENT_MESSAGES),
     }

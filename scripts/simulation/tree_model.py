@@ -176,9 +176,12 @@ class TreeModel:
             return
         kind = f"undone {event.node} {event.generation}" if event.node.endswith(UNDO_SUFFIX) else event.status
         if kind not in {"checkpoint", event.status}:
-            self._expect(run_id, bool(child.status), f"{event.run_id} says what it has undone, and has not ended")
+            is_true = bool(child.status) if child.exists else not event.compensated
+            self._expect(run_id, is_true, f"{event.run_id} says what it has undone, and has not ended")
         elif event.status == "checkpoint":
             self._expect(run_id, event.checkpoint in child.checkpoints, f"{event.run_id} never came to its checkpoint")
+            if member.awaited.get(event.node) == event.run_id:
+                del member.awaited[event.node]  # what the step waited for has come; the child goes on beside it
         else:
             kind = "end"
             is_true = event.status == (child.status if child.exists else "refused")

@@ -228,6 +228,30 @@ async def test_a_taken_key_fails_the_step():
         assert await children_of(bench, outcome.run_id) == []
 
 
+UNDOING_PARENT = """
+ductor: 1
+name: subject
+input: {type: object}
+steps:
+  - {ref: call, type: subworkflow, definition: child, key: one, MORE, compensate: {child: true}, next: END}
+  - {ref: rest, type: wait, duration: 5s, next: fails}
+  - {ref: fails, type: transform, value: null, end: failed}
+"""
+
+
+@pytest.mark.parametrize("more", ["mode: async", "mode: async, on_parent_close: abandon"])
+@pytest.mark.parametrize("end", ["rest", "fails"])
+@virtual_time
+async def test_a_child_that_never_began_has_nothing_to_undo(more: str, end: str):
+    """The undo comes with the row that starts the child, or long after."""
+    bench = Bench()
+    async with hosting(bench, CHILD, UNDOING_PARENT.replace("MORE", more).replace("END", end)) as host:
+        await host.start("child", {"does": "wait"}, key="one")
+        outcome = await host.outcome((await host.start("subject", {"does": "x"})).run_id, timeout_ms=6_000)
+        assert (outcome.status, outcome.compensated) == ("failed", "true")
+        assert await children_of(bench, outcome.run_id) == []
+
+
 @virtual_time
 async def test_a_redriven_parent_takes_the_key_over_from_its_own_child():
     bench = Bench()

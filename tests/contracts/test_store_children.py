@@ -2,6 +2,7 @@
 
 import pytest
 
+from ductor.definitions.values import JsonObject
 from ductor.journal.chain import link
 from ductor.journal.child_reports import ChildReport, report_message, report_message_id, report_of
 from ductor.journal.codec import stored_value
@@ -351,3 +352,50 @@ async def test_children_and_descendants_are_listed_in_pages(store: Store):
     assert [head.run_id for head in rest] == newest_first[2:]
     everything = await store.heads(RunFilter(root_run_id=root.run_id, statuses=("pending",)))
     assert {head.run_id for head in everything} == {*newest_first, grandchild.run_id}
+
+
+def undo(run_id: str) -> SentControl:
+    """What a parent asks a child of to undo itself."""
+    arguments: JsonObject = {"report_to": "child.compensate", "report_id": f"child:{run_id}:compensated:3"}
+    return control(run_id, "undo:parent:child.compensate:3", kind="compensate", arguments=arguments)
+
+
+async def test_who_asks_a_run_to_undo_itself_that_does_not_exist_is_answered_at_once(store: Store):
+    parent, missing = await started(store), ids.run_id()
+    commit = parent.commit(sent_controls=(undo(missing), control(missing, "run:parent/cancel/3")))
+    assert await send_all(store, [commit, commit]) == [Appended(2), Appended(2)]
+    loaded = await store.load(parent.run_id)
+    assert loaded is not None
+    (message,) = loaded.messages
+    assert (message.id, message.kind, message.node) == (f"child:{missing}:compensated:3", "child", "child.compensate")
+    report = report_of(message)
+    assert (report.run_id, report.generation, report.status, report.compensated) == (missing, 3, "cancelled", "")
+    assert set(await store.runs_to_wake(START_US + 7, 10)) == {parent.run_id}
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_a_run_that_exists_answers_for_itself(store: Store, is_new: bool):
+    parent = await started(store)
+    new = new_run(parent)
+    if is_new:
+        await send_well(store, parent.commit(new_runs=(new,), sent_controls=(undo(new.run_id),)))
+    else:
+        await send_well(store, parent.commit(new_runs=(new,)))
+        await send_well(store, parent.commit(sent_controls=(undo(new.run_id),)))
+    loaded = await store.load(parent.run_id)
+    assert loaded is not None
+    assert loaded.messages == ()
+    assert await store.control(new.run_id, "undo:parent:child.compensate:3") is not None
+
+
+async def test_a_child_whose_key_is_taken_in_the_commit_that_undoes_it_is_answered_for(store: Store):
+    parent = await started(store)
+    await send_well(store, parent.commit(new_runs=(new_run(parent, node="before", key="k"),)))
+    refused = new_run(parent, key="k")
+    await send_well(store, parent.commit(new_runs=(refused,), sent_controls=(undo(refused.run_id),)))
+    loaded = await store.load(parent.run_id)
+    assert loaded is not None
+    assert {message.id for message in loaded.messages} == {
+        f"child:{refused.run_id}",
+        f"child:{refused.run_id}:compensated:3",
+    }
