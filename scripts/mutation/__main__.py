@@ -21,6 +21,7 @@ MUTATED: Final = ("journal/fold*.py", "actors/tick/*.py", "actors/steps/*.py")
 TESTS: Final = (
     "tests/journal/test_fold.py",
     "tests/journal/test_fold_children.py",
+    "tests/journal/test_fold_keeps.py",
     "tests/journal/test_compaction.py",
     "tests/corpus",
     "tests/actors/tick",

@@ -9,8 +9,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 from hypothesis import strategies as st
 
+from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.journal.codec import MAX_INTEGER_DIGITS
-from ductor.journal.events import AnyEvent
+from ductor.journal.events import RUN_LEASE, AnyEvent
 
 MAX_ROWS = 10
 MAX_EVENTS_IN_ROW = 6
@@ -31,7 +32,20 @@ json_values = st.recursive(
 )
 json_objects = st.dictionaries(texts, json_values, max_size=3)
 
-nodes = st.sampled_from(["reserve", "pay", "ship", "notify", "größe", "😀"])
+nodes = st.sampled_from(
+    [
+        "reserve",
+        "pay",
+        "größe",
+        "😀",
+        "each",
+        "each[0]",
+        "each[1]",
+        f"pay{UNDO_SUFFIX}",
+        f"each[1]{UNDO_SUFFIX}",
+        RUN_LEASE,
+    ]
+)
 names = st.sampled_from(["signal:paid", "event:shipped", "signal:größe"])
 times_us = st.integers(0, 2**50)
 counts = st.integers(0, 5)

@@ -45,7 +45,7 @@ from ductor.journal.events import (
     TimerFired,
 )
 from ductor.journal.fold import apply_event, fold_row
-from ductor.journal.state import STALE_TIMERS_TOLERATED, NodeState, RunState
+from ductor.journal.state import ADDRESSED, STALE_TIMERS_TOLERATED, NodeState, RunState
 from tests.journal.event_strategies import events, rows
 
 RUN_ID = "01900000-0000-7000-8000-000000000001"
@@ -73,6 +73,8 @@ def test_fold_is_total_and_what_it_derives_holds(journal: list[list[AnyEvent]]):
         open_nodes = {ref for ref, node in state.nodes.items() if node.status in {"running", "waiting"}}
         assert set(state.open_nodes) == open_nodes
         assert state.running_count == sum(node.status == "running" for node in state.nodes.values())
+        assert state.asked_count == sum(node.waiting in ADDRESSED for node in state.nodes.values())
+        assert not state.fanned
         earliest = state.timers.earliest()
         deadlines = state.timers.deadlines()
         assert earliest == min(((due_at_us, key) for key, due_at_us in deadlines.items()), default=None)
