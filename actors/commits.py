@@ -1,4 +1,5 @@
-"""From a tick's payload to what the store commits and what workers get. Pure."""
+"""From what a coordinator has in hand to the inputs of a tick, and from its payload to what the store commits and what
+workers get. Pure."""
 
 import uuid
 from collections.abc import Sequence
@@ -6,19 +7,35 @@ from collections.abc import Sequence
 import msgspec
 
 from ductor.actors.messages import Assignment, AttemptResult
-from ductor.actors.tick.outbox import Outbox, StartedRun
+from ductor.actors.tick.compute import TickInputs
+from ductor.actors.tick.outbox import Outbox
 from ductor.actors.tick.payload import TickPayload
 from ductor.definitions.steps import AnyStep
 from ductor.definitions.steps.step import WorkerStep
 from ductor.journal.chain import link
-from ductor.journal.codec import decode_value, encode_events
+from ductor.journal.codec import encode_events
 from ductor.journal.commit import AttemptDisposition, Commit, HeadStart, HeadUpdate, NewRun, TimerUpdate
-from ductor.journal.events import AttemptFinished, RunEnded
-from ductor.journal.fold import finish_row, fold_row
+from ductor.journal.events import AttemptFinished, ControlReceived, Message, RunEnded
+from ductor.journal.fold import finish_row
 from ductor.journal.ids import attempt_token
-from ductor.journal.records import AttemptRow
+from ductor.journal.records import AttemptRow, Control
 from ductor.journal.state import RunState
 from ductor.journal.trace_context import attempt_span_id, traceparent_below
+
+
+def inputs_of(
+    results: Sequence[AttemptResult], rows: Sequence[AttemptRow], messages: list[Message], control: Control | None
+) -> TickInputs:
+    """What a tick absorbs: what workers told, first by themselves, then by rows; what waits in the inbox; a control."""
+    inputs = TickInputs(messages=messages)
+    if results or rows:
+        inputs.results = [result.finished for result in results] + [finished_of(row) for row in rows]
+        inputs.payloads = [(result.payload, result.value) for result in results if result.payload is not None]
+    if control is not None:
+        inputs.control = ControlReceived(
+            request_id=control.request_id, kind=control.kind, arguments=control.arguments, by=control.by
+        )
+    return inputs
 
 
 def commit_of(
@@ -29,12 +46,14 @@ def commit_of(
     commit_id: uuid.UUID,
     head_status: str,
     stored_due_us: int | None,
+    new_runs: tuple[NewRun, ...] = (),
 ) -> Commit:
     """What one tick writes; the row is finished, and with it the state.
 
     Args:
         rows: attempt rows that the tick absorbed.
         head_status, stored_due_us: what the run's head and timer row say now; written only where that changes.
+        new_runs: those that the tick starts.
     """
     version, events, chain_hash = 0, b"", b""
     if payload.events:
@@ -56,10 +75,10 @@ def commit_of(
         controls=() if payload.control is None else (payload.control,),
         attempts=_dispositions(payload, rows) if rows else (),
     )
-    return commit if payload.outbox is None else _with_outbox(commit, payload.outbox)
+    return commit if payload.outbox is None else _with_outbox(commit, payload.outbox, new_runs)
 
 
-def _with_outbox(commit: Commit, outbox: Outbox) -> Commit:
+def _with_outbox(commit: Commit, outbox: Outbox, new_runs: tuple[NewRun, ...]) -> Commit:
     return msgspec.structs.replace(
         commit,
         messages=tuple(outbox.messages.values()),
@@ -71,48 +90,12 @@ def _with_outbox(commit: Commit, outbox: Outbox) -> Commit:
         digests_gone=tuple(outbox.digests_gone),
         published=tuple(outbox.published),
         sent=tuple(outbox.sent),
-        new_runs=tuple(_new_run(started, commit.at_us) for started in outbox.started),
+        new_runs=new_runs,
         sent_controls=tuple(outbox.controls),
         leases=tuple(outbox.leases.values()),
         leases_gone=tuple(outbox.leases_gone),
         forwards_to=outbox.forwards_to,
     )
-
-
-def _new_run(run: StartedRun, at_us: int) -> NewRun:
-    """A run that the tick starts, at its first version: who carries it out decides the rest."""
-    started = run.started
-    events = encode_events([started])
-    return NewRun(
-        run_id=run.run_id,
-        at_us=at_us,
-        events=events,
-        hash=link(b"", run.run_id, 1, at_us, events),
-        start=HeadStart(
-            tenant=started.tenant,
-            definition=started.definition,
-            manifest_hash=started.manifest_hash,
-            status="pending",
-            started_at_us=at_us,
-            key=started.key,
-            parent_run_id=started.parent_run_id,
-            parent_node=started.parent_node,
-            root_run_id=started.root_run_id,
-            chain_run_id=started.chain_run_id,
-            iteration=started.iteration,
-            search_attributes=started.search_attributes,
-        ),
-        payloads=run.payloads,
-        due_at_us=started.timeout_at_us,
-    )
-
-
-def state_of(run: StartedRun, new_run: NewRun) -> RunState:
-    """The state of a run that a tick has started, at its first version."""
-    state = RunState(run_id=run.run_id)
-    fold_row(state, 1, new_run.at_us, new_run.hash, [run.started])
-    state.payloads.update((payload.hash, decode_value(payload.text)) for payload in run.payloads)
-    return state
 
 
 def assignment_of(state: RunState, step: AnyStep, ref: str, *, is_redelivery: bool) -> Assignment:

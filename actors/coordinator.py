@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ductor.actors.commits import assignment_of, commit_of, finished_of
-from ductor.actors.handing_over import begun_runs
+from ductor.actors.commits import assignment_of, commit_of, inputs_of
+from ductor.actors.handing_over import starting_runs
 from ductor.actors.messages import (
     Assignment,
     AttemptResult,
@@ -54,7 +54,7 @@ from ductor.definitions.program import Program
 from ductor.journal.codec import decode_value
 from ductor.journal.commit import Appended, Commit, CommitAnswer, Conflict, Payload, StartKeyTaken
 from ductor.journal.errors import OverloadedError
-from ductor.journal.events import ControlReceived, Message
+from ductor.journal.events import Message
 from ductor.journal.ids import attempt_token
 from ductor.journal.large_values import named_by_inputs
 from ductor.journal.lease_store import LeaseKey
@@ -80,6 +80,7 @@ class InFlight(msgspec.Struct):
     results: list[AttemptResult]
     rows: list[AttemptRow]
     control: Control | None
+    begun: list[RunBegun]
 
 
 class Coordinator(LoopActor):
@@ -201,8 +202,7 @@ class Coordinator(LoopActor):
             return
         state = loaded_state(loaded)
         self.program, self.library = await self.engine.programs.of_run(state)
-        self.state = state
-        self._head_status = loaded.head.status
+        self.state, self._head_status = state, loaded.head.status
         self._stored_due_us = None if state.timers.earliest() is None else -1  # unknown: written anew when it matters
         self._upkeep.loaded(loaded)
         self._controls, self._rows = list(loaded.controls), list(loaded.attempts)
@@ -252,33 +252,34 @@ class Coordinator(LoopActor):
 
     def _take_over(self, begun: RunBegun) -> None:
         """Another run has started this one, and nobody has carried it on yet; whoever has keeps it."""
-        if self.state is None and self._in_flight is None:
-            self.state, self.program, self.library = begun.state, begun.program, begun.library
-            self._head_status, self._stored_due_us = begun.state.status, begun.state.next_due_us
+        first = begun.first
+        if self.state is not None or self._in_flight is not None:
+            self._reads_inputs |= first is not None  # which offers what its first row has dispatched
+            return
+        state = begun.state
+        self.state, self.program, self.library = state, begun.program, begun.library
+        self._head_status, self._stored_due_us = state.status, state.next_due_us
+        if first is not None:
+            if self.engine.observer is not None:
+                self.engine.observer.committed(state, first.events, has_begun=begins("", state.status))
+            self._hand_out(state, first)
+            self._is_due = first.is_limited
 
     def _tick(self) -> None:
         state, program = self.state, self.program
         assert state is not None
         assert program is not None
-        results, self._results = self._results, []
-        rows, self._rows = self._rows, []
-        messages, self._messages = self._messages, []
+        results, rows, messages = self._results, self._rows, self._messages
+        self._results, self._rows, self._messages = [], [], []
         control = self._controls.pop(0) if self._controls else None
         self._is_due = False
         was_paused = state.paused_at_us is not None
-        inputs = TickInputs()
-        if results or rows:
-            inputs.results = [result.finished for result in results] + [finished_of(row) for row in rows]
-            inputs.payloads = [(result.payload, result.value) for result in results if result.payload is not None]
-        inputs.messages = messages
-        if control is not None:
-            inputs.control = ControlReceived(
-                request_id=control.request_id, kind=control.kind, arguments=control.arguments, by=control.by
-            )
-        payload = self._compute(program, state, inputs)
+        payload = self._compute(program, state, inputs_of(results, rows, messages, control))
         self._messages = payload.unread
-        if payload.deferred:
-            results, rows = self._keep_for_later(results), []
+        if payload.deferred:  # the run is paused: what is in hand becomes rows, which are read when it is resumed
+            for result in results:
+                self.engine.store_result(result)
+            results, rows = [], []
         if was_paused:
             # resumed: what waited meanwhile is read now, and attempts that were lost meanwhile are issued again
             self._reads_inputs = self._reissues = state.paused_at_us is None
@@ -292,17 +293,13 @@ class Coordinator(LoopActor):
         if self._reads_inputs and not self.actor_inbox.is_closed:
             self.actor_ref.tell(Wake(reissues=False))
 
-    def _keep_for_later(self, results: list[AttemptResult]) -> list[AttemptResult]:
-        """The run is paused: results become rows, which are read when it is resumed. Nothing is left in hand."""
-        for result in results:
-            self.engine.store_result(result)
-        return []
-
     def _commit(
         self, payload: TickPayload, results: list[AttemptResult], rows: list[AttemptRow], control: Control | None
     ) -> None:
         state = self.state
         assert state is not None
+        assert self.program is not None
+        starting = starting_runs(self.program, self.library, payload.outbox, state.at_us, self.engine.begins_here)
         commit = commit_of(
             state,
             payload,
@@ -310,8 +307,9 @@ class Coordinator(LoopActor):
             commit_id=self.engine.ids.commit_id(),
             head_status=self._head_status,
             stored_due_us=self._stored_due_us,
+            new_runs=tuple(run.new_run for run in starting),
         )
-        self._in_flight = InFlight(commit, payload, results, rows, control)
+        self._in_flight = InFlight(commit, payload, results, rows, control, [run.begun for run in starting])
         observer = self.engine.observer
         try:
             self.engine.store.commit(commit, self._answer if observer is None else observer.submitting(self._answer))
@@ -356,12 +354,7 @@ class Coordinator(LoopActor):
         self._head_status = state.status
         if in_flight.commit.timer is not None:
             self._stored_due_us = in_flight.commit.timer.due_at_us
-        for ref in payload.dispatched:
-            node = state.nodes[ref]
-            if node.status == "running":  # not withdrawn again by a later decision of the same tick
-                self.engine.offer(self._assignment(ref, is_redelivery=False))
-        for withdrawal in payload.withdrawn:
-            self.engine.cancel(attempt_token(self.run_id, withdrawal.node, withdrawal.generation))
+        self._hand_out(state, payload)
         for result in in_flight.results:
             self.engine.confirm(result)
         for row in in_flight.rows:
@@ -370,7 +363,7 @@ class Coordinator(LoopActor):
             self._answer_start(Started(self.run_id, is_new=True))
         self._upkeep.appended(in_flight.commit)
         if payload.outbox is not None:
-            self._tell_others(state, in_flight.commit, payload.outbox)
+            self._tell_others(state, in_flight, payload.outbox)
         if state.is_warned:
             self.engine.long_runs.add(state)
         if state.is_terminal and in_flight.commit.version:
@@ -380,13 +373,21 @@ class Coordinator(LoopActor):
             self._upkeep.tidy(state, lambda: named_by_inputs(self._rows, self._messages))
             self.engine.side_writes.compact_if_long(state)
 
-    def _tell_others(self, state: RunState, commit: Commit, outbox: Outbox) -> None:
+    def _hand_out(self, state: RunState, payload: TickPayload) -> None:
+        """Attempts go to workers, and those that are to stop are told so."""
+        for ref in payload.dispatched:
+            if state.nodes[ref].status == "running":  # not withdrawn again by a later decision of the same tick
+                self.engine.offer(self._assignment(ref, is_redelivery=False))
+        for withdrawal in payload.withdrawn:
+            self.engine.cancel(attempt_token(self.run_id, withdrawal.node, withdrawal.generation))
+
+    def _tell_others(self, state: RunState, in_flight: InFlight, outbox: Outbox) -> None:
         """Bring what the commit has written for others to whom it concerns."""
+        commit = in_flight.commit
         if commit.waits or commit.published or commit.sent or commit.digests or commit.sent_controls or commit.new_runs:
             self.engine.sent_with(commit)
-        if commit.new_runs and self.program is not None:
-            for begun in begun_runs(self.program, self.library, outbox.started, commit.new_runs):
-                self.engine.begin(begun)
+        for begun in in_flight.begun:
+            self.engine.begin(begun)
         if commit.forwards_to:
             self.engine.wake(commit.forwards_to, reissues=False)  # what waited for this run waits for that one now
         if outbox.leases or outbox.leases_gone:

@@ -197,9 +197,7 @@ class Engine:
 
     def passivate_oldest(self) -> None:
         """Take the coordinator at rest for the longest out of memory."""
-        run_id, _ = self._resting.popitem(last=False)
-        actor = self.directory.get(run_id)
-        if actor is not None:
+        if (actor := self.directory.get(self._resting.popitem(last=False)[0])) is not None:
             actor.passivate()
 
     def passivate_idle(self) -> None:
@@ -250,15 +248,17 @@ class Engine:
         if commit.published or commit.waits or commit.digests:
             self.bus_work(commit)
 
+    def begins_here(self, run_id: str) -> bool:
+        """Whether a run that a commit starts is going to be carried out here."""
+        return self.partitions.owns(run_id) and not self._is_draining
+
     def begin(self, begun: RunBegun) -> None:
-        """A run that a commit has started is durable: carry it out here, with its state at hand, or have its owner do
-        it."""
+        """A run that a commit has started is durable: its owner gets it, unless it has decided its first steps here."""
         run_id = begun.state.run_id
-        if self.partitions.owns(run_id):
-            self.tell(run_id, begun)
-        elif self.wakeups is not None:
+        is_ours = begun.first is not None or self.partitions.owns(run_id)
+        if not is_ours and self.wakeups is not None:
             self.wakeups.send(run_id, self.partitions.owner(run_id))
-        elif not self._is_draining:
+        elif is_ours or not self._is_draining:
             self.tell(run_id, begun)
 
     def wake_later(self, run_id: str) -> None:

@@ -14,6 +14,7 @@ from ductor.journal.events import AttemptFinished, Message, RunStarted
 from ductor.journal.state import RunState
 
 if TYPE_CHECKING:
+    from ductor.actors.tick.payload import TickPayload
     from ductor.definitions.program import Program  # heavy, and whoever makes a message of it has it
 
 
@@ -77,11 +78,13 @@ class RunBegun(msgspec.Struct, frozen=True):
 
     Attributes:
         program: what it carries out; library: of the definitions that it may start, by manifest hash.
+        first: what that row decides; None where it is for the coordinator to decide anything.
     """
 
     state: RunState
     program: "Program"
     library: "Mapping[str, Program]"
+    first: "TickPayload | None" = None
 
 
 class MessageArrived(msgspec.Struct, frozen=True):

@@ -166,7 +166,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     message of kind `child` tells the parent so (`refused`).
 
     Attributes:
-        events, hash: of row 1, which holds `run_started` alone.
+        events, hash: of row 1: `run_started`, and what the run decides with it, if it is decided before the commit.
     """
 
     run_id: str

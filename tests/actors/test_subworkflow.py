@@ -126,14 +126,14 @@ async def test_a_failing_child_fails_its_parent_with_its_own_error():
 
 
 @virtual_time
-async def test_four_commits_for_a_child_of_one_step_and_nothing_is_loaded():
+async def test_three_commits_for_a_child_of_one_step_and_nothing_is_loaded():
     bench = Bench()
     store = CountingStore(bench.store)
     async with hosting(bench, CHILD.replace("choose", "first"), PARENT.replace(", MORE", ""), store=store) as host:
         outcome = await host.outcome((await host.start("subject", {"does": "x"})).run_id)
         assert outcome.status == "completed"
-        # the parent's start and end, the child's first tick and its end
-        assert len(store.commits) == 4
+        # the parent's start, which has the child's first tick with it, the child's end, and the parent's
+        assert len(store.commits) == 3
         assert store.loads == 0
         assert store.reads == 1
 
