@@ -26,7 +26,7 @@ from scripts.chaos_run.volume import Volume
 SETTLE_S: Final = 90.0
 """Runs may go on for so long after the last of them has ended, until they count as stuck."""
 SAY_S: Final = 30.0
-AT_ONCE: Final = 4
+AT_ONCE: Final = 20
 """Strikes under way at a time."""
 
 _log = logging.getLogger(__name__)
@@ -76,10 +76,12 @@ async def campaign(wanted: Wanted, folder: Path, volume: Volume | None) -> Repor
         began_s = loop.time()
         progress, striker = Progress(what.postgres.dsn()), Striker(what)
         watching = asyncio.create_task(progress.watch())
-        acknowledged = await _strike_under_load(wanted, what, striker, progress, ledger_file)
-        seconds = loop.time() - began_s
-        has_settled = await progress.settle(SETTLE_S)
-        watching.cancel()
+        try:
+            acknowledged = await _strike_under_load(wanted, what, striker, progress, ledger_file)
+            seconds = loop.time() - began_s
+            has_settled = await progress.settle(SETTLE_S)
+        finally:
+            await _end(watching)
         print(f"{progress.ended_runs} runs have ended, {progress.open_runs} have not; judging", flush=True)
         verdict = await _judged(what, ledger_file)
         if not has_settled:
@@ -110,18 +112,24 @@ async def _strike_under_load(
         saying = asyncio.create_task(_say(load, progress, striker))
 
         def is_over() -> bool:
-            is_done = striking.done() and load.acknowledged >= wanted.runs
+            is_done = striking.done() and (load.acknowledged >= wanted.runs or striking.exception() is not None)
             return is_done or loop.time() - began_s > wanted.within_s
 
-        await load.work(wanted.runs / wanted.seconds, is_over)
-        if not striking.done():
-            striking.cancel()
-        await asyncio.wait([striking])
-        saying.cancel()
+        try:
+            await load.work(wanted.runs / wanted.seconds, is_over)
+        finally:
+            await _end(striking, saying)
+            ledger.close()
         if not striking.cancelled():
-            striking.result()
-    ledger.close()
+            striking.result()  # a strike that could not be done is no proof
     return load.acknowledged
+
+
+async def _end(*tasks: asyncio.Task[None]) -> None:
+    """Cancel what goes on, and wait until it has ended: nothing is struck any more."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
 
 
 async def _strike(plan: list[PlannedStrike], striker: Striker, seconds: float) -> None:

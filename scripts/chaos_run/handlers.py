@@ -12,16 +12,17 @@ LEDGER_VARIABLE = "DUCTOR_CHAOS_LEDGER"
 
 
 @cache
-def _ledger() -> Ledger:
+def ledger() -> Ledger:
+    """The file that the environment names, opened once."""
     return Ledger(Path(os.environ[LEDGER_VARIABLE]))
 
 
 def _begin(context: ductor.TaskContext) -> None:
-    _ledger().note("began", context.idempotency_key)
+    ledger().note("began", context.idempotency_key)
 
 
 def _effect(context: ductor.TaskContext) -> None:
-    _ledger().note("did", context.idempotency_key)
+    ledger().note("did", context.idempotency_key)
 
 
 @ductor.task("chaos.add")
@@ -65,7 +66,7 @@ async def undo(n: int, context: ductor.TaskContext) -> int:  # noqa: ARG001 - un
 async def print_document(n: int, context: ductor.TaskContext) -> int:
     """Works under a lease, whose fence it notes."""
     _begin(context)
-    _ledger().note("held", f"printer-{n % 4}", context.idempotency_key, context.lease_fence)
+    ledger().note("held", f"printer-{n % 4}", context.idempotency_key, context.lease_fence)
     await asyncio.sleep(0.02)
     _effect(context)
     return n

@@ -18,7 +18,12 @@ from tests.redis_server import RedisServer
 TASKS: Final = ("--tasks", "scripts.chaos_run.handlers")
 HOST: Final = ("host", *TASKS, "--leave-queue", "remote", "--log-format", "json")
 WORKER: Final = ("worker", *TASKS, "--queues", "remote", "--visibility", "5s", "--log-format", "json")
-POSTGRES_OPTIONS: Final[Mapping[str, str | int | bool]] = {"max_connections": 300, "max_wal_size": "256MB"}
+POSTGRES_OPTIONS: Final[Mapping[str, str | int | bool]] = {
+    "max_connections": 300,
+    "max_wal_size": "256MB",
+    # a file system at once, where its default takes seconds for one file after another, each time it is killed
+    "recovery_init_sync_method": "syncfs",
+}
 
 
 class Victim(msgspec.Struct, frozen=True):
