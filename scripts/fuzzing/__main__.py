@@ -33,7 +33,10 @@ def main() -> int:
         print("\n".join(f"{name:16} {(run.__doc__ or '').splitlines()[0]}" for name, run in TARGETS.items()))
         return 0 if arguments.list else 2
     if find_spec("atheris") is None:
-        print("scripts/fuzz: atheris is not installed; it has wheels for Linux: pip install atheris", file=sys.stderr)
+        print(
+            "scripts/fuzz: atheris is not installed, the extra `fuzz` brings it: pip install -e '.[fuzz]'",
+            file=sys.stderr,
+        )
         return 2
     return fuzz(arguments.target, seconds=arguments.seconds, seed=arguments.seed)
 

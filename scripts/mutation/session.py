@@ -24,7 +24,7 @@ import msgspec
 import pytest
 from hypothesis import Phase, settings
 
-from scripts.mutation.coverage import LineTracer, Measured
+from scripts.mutation.coverage import Line, LineTracer, Measured
 from scripts.mutation.mutants import Mutant
 from scripts.mutation.planting import LoadedModule
 
@@ -59,6 +59,8 @@ class MutationSession:
         self._chosen, self._seconds = chosen, seconds
         self._items: list[pytest.Item] = []
         self._measured: list[Measured] = []
+        self._tests_by_line: dict[Line, set[int]] = {}
+        self._everywhere: set[int] = set()
         self._killers: Counter[tuple[Path, str, int]] = Counter()
         self._has_failed = False
 
@@ -78,6 +80,7 @@ class MutationSession:
             failing = [item.nodeid for item, one in zip(self._items, self._measured, strict=True) if not one.is_passed]
             if failing:
                 raise TestsFailError(f"{len(failing)} tests fail as they are, the first is {failing[0]}")
+            self._find_tests_by_line()
             self._try_all(modules)
         except Exception as error:  # noqa: BLE001 - pytest would only print it
             self.error = error
@@ -105,6 +108,13 @@ class MutationSession:
             found.append(Measured(time.process_time() - began, not self._has_failed, lines))
         return found
 
+    def _find_tests_by_line(self) -> None:
+        for index, one in enumerate(self._measured):
+            if one.lines is None:
+                self._everywhere.add(index)
+            for line in one.lines or ():
+                self._tests_by_line.setdefault(line, set()).add(index)
+
     def _try_all(self, modules: dict[Path, LoadedModule]) -> None:
         gc.collect()
         gc.freeze()  # what children share with the parent stays shared
@@ -124,8 +134,9 @@ class MutationSession:
         """Called with each verdict as it is found."""
 
     def _tests_for(self, file: Path, mutant: Mutant) -> list[int]:
-        lines = {(str(file), line) for line in range(mutant.line, mutant.end_line + 1)}
-        reaching = [index for index, one in enumerate(self._measured) if one.lines is None or lines & set(one.lines)]
+        reaching = set(self._everywhere)
+        for line in range(mutant.line, mutant.end_line + 1):
+            reaching |= self._tests_by_line.get((str(file), line), set())
         return sorted(
             reaching, key=lambda index: (-self._killers[file, mutant.function, index], self._measured[index].seconds)
         )

@@ -1,6 +1,7 @@
 """The model of appends and wakeups holds in every order of events, and fails without each of its mechanisms."""
 
 import functools
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -64,3 +65,4 @@ def test_spin_agrees():
     done = subprocess.run([str(RUN)], check=False, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("holds") == done.stdout.count("fails") == 2
+    assert len(re.findall(r"\(\d+ states, \d+ transitions, depth \d+\)$", done.stdout, re.MULTILINE)) == 4
