@@ -115,6 +115,11 @@ class Crew:
         self._add_worker(attempt)
         return True
 
+    def attempt_in(self, task: asyncio.Task[Any]) -> Attempt | None:
+        """Whose handler a task is calling. For any thread."""
+        worker = self._workers.get(task)
+        return None if worker is None else worker.current
+
     def release(self) -> None:
         """Let idle workers end, and every other one after its attempt."""
         self.is_closed = True
@@ -215,6 +220,7 @@ class Worker:
 
     Attributes:
         next: the attempt that it has to begin.
+        current: the one whose handler it calls.
         is_idle: it waits for one.
         has_returned: it has ended in order.
     """
@@ -222,6 +228,7 @@ class Worker:
     def __init__(self, crew: Crew, owner: AttemptOwner, first: Attempt) -> None:
         self._crew, self._owner = crew, owner
         self.next: Attempt | None = first
+        self.current: Attempt | None = None
         self.has_returned = False
         self._arrival: asyncio.Future[None] | None = None
 
@@ -250,13 +257,14 @@ class Worker:
         while self.next is not None:
             attempt, self.next = self.next, None
             if owner.begin(attempt):
+                self.current = attempt
                 try:
                     outcome = await crew.outcome(attempt, task)
                 except BaseException as error:  # asyncio.CancelledError, GeneratorExit, KeyboardInterrupt
                     owner.interrupt(attempt, type(error).__name__)
                     raise
                 finally:
-                    attempt.running_in = None
+                    attempt.running_in = self.current = None
                 owner.finish(attempt, outcome)
                 if attempt.is_stop_requested or task.cancelling() or not _is_same(clean_context, copy_context()):
                     break

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from ductor.journal.commit import CommitAnswer
-from ductor.journal.events import AnyEvent
+from ductor.journal.events import AnyEvent, AttemptFinished
 from ductor.journal.state import RunState
 
 AroundHandler = Callable[[str], AbstractContextManager[object]]
@@ -53,6 +53,12 @@ class Observer:
     def batch_written(self, commits: int, duration_s: float) -> None:
         """The store has written a batch of so many commits. Stores that write none by one don't tell."""
 
+    def attempt_reported(self, task: str, finished: AttemptFinished) -> None:
+        """A worker's result for this handler is durable. Told by workers, not by hosts."""
+
+    def loop_blocked(self, task: str, duration_s: float) -> None:
+        """The event loop stood still for so long, in this handler; empty when it was something else."""
+
 
 class Observers(Observer):
     """Several as one."""
@@ -91,6 +97,14 @@ class Observers(Observer):
     def batch_written(self, commits: int, duration_s: float) -> None:
         for one in self._observers:
             one.batch_written(commits, duration_s)
+
+    def attempt_reported(self, task: str, finished: AttemptFinished) -> None:
+        for one in self._observers:
+            one.attempt_reported(task, finished)
+
+    def loop_blocked(self, task: str, duration_s: float) -> None:
+        for one in self._observers:
+            one.loop_blocked(task, duration_s)
 
 
 def begins(before: str, status: str) -> bool:

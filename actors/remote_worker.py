@@ -31,9 +31,10 @@ from typing import Any, Final
 
 import msgspec
 
+from ductor.actors.attempt import Attempt
 from ductor.actors.log_fields import attempt_fields
 from ductor.actors.messages import Assignment, AttemptResult
-from ductor.actors.observing import AroundHandler
+from ductor.actors.observing import Observer
 from ductor.actors.queue.distributed import MAX_ITEMS_PER_CALL, DistributedQueue, check_lease_arguments
 from ductor.actors.queue.errors import QueueItemRefusedError, QueueUnavailableError
 from ductor.actors.queue.items import Lease, QueueHealth, TaskWork
@@ -106,7 +107,8 @@ class RemoteWorker:
     """See the module's docstring. All methods belong to the loop's thread.
 
     Attributes:
-        around_handler: entered around calls of handlers whose attempts are traced; set it before `start`.
+        observer: is told of results that are durable, and stands around calls of traced handlers; to be set before
+            `start`.
     """
 
     def __init__(
@@ -130,7 +132,7 @@ class RemoteWorker:
         Raises ValueError for no queues, or more than MAX_QUEUES_PER_LEASE.
         """
         check_lease_arguments(queues, 1, 1, 0)
-        self.around_handler: AroundHandler | None = None
+        self.observer: Observer | None = None
         self._store, self._queue, self._registry, self._clock = store, queue, registry, clock
         self.queues, self.options = tuple(queues), options or WorkerOptions()
         self.worker_id = worker_id or new_worker_id()
@@ -158,7 +160,8 @@ class RemoteWorker:
             threads=self.options.concurrency,
             name=self.worker_id,
         )
-        self._pool.around_handler = self.around_handler
+        if self.observer is not None:
+            self._pool.around_handler = self.observer.around_handler
         loop = asyncio.get_running_loop()
         renew_s = self.options.visibility_ms / 3_000
         self._tasks = [
@@ -189,6 +192,10 @@ class RemoteWorker:
         await pool.close()
         self._pool = None
         await self._leave()
+
+    def attempt_in(self, task: asyncio.Task[Any]) -> Attempt | None:
+        """Whose handler an asyncio task is calling; None when it does something else. For any thread."""
+        return None if self._pool is None else self._pool.attempt_in(task)
 
     async def health(self) -> WorkerHealth:
         """What a health report says."""
@@ -355,9 +362,14 @@ class RemoteWorker:
 
     async def _reported(self, results: Mapping[str, AttemptResult]) -> None:
         """Results are durable: tell the owners of their runs, and let go of the items."""
-        leases = {token: held.lease for token in results if (held := self._held.get(token)) is not None}
+        held_ones = {token: held for token in results if (held := self._held.get(token)) is not None}
+        leases = {token: held.lease for token, held in held_ones.items()}
         run_ids = {result.run_id for result in results.values()}
         self._finished += len(results)
+        if self.observer is not None:
+            for token, held in held_ones.items():
+                if held.assignment is not None:
+                    self.observer.attempt_reported(held.assignment.task, results[token].finished)
         if self._pool is not None:
             for token in results:
                 self._pool.confirm(token)

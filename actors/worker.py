@@ -170,6 +170,10 @@ class WorkerPool:
         """The tokens for which `holds` is true."""
         return chain(self._held, self._finished)
 
+    def attempt_in(self, task: asyncio.Task[Any]) -> Attempt | None:
+        """Whose handler an asyncio task is calling; None when it does something else. For any thread."""
+        return self._coroutine_crew.attempt_in(task) or self._thread_crew.attempt_in(task)
+
     def waiting_for_handler(self) -> Mapping[str, int]:
         """How many attempts wait for each handler that is not registered."""
         return {name: len(attempts) for name, attempts in self._missing.items()}

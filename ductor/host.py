@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ductor.actors.client import Client as EngineClient
 from ductor.actors.host import EngineHost, HostHealth, HostOptions
+from ductor.actors.loop_watch import LoopWatch
 from ductor.actors.observing import Observer, observer_of
 from ductor.actors.queue.redis.settings import RedisSettings
 from ductor.actors.tasks import Task, TaskRegistry, task
@@ -20,7 +21,8 @@ from ductor.journal.clock import Clock, SystemClock
 from ductor.journal.ids import Ids, SystemIds
 from ductor.journal.store import Store
 from ductor.observability.batches import watch_batches
-from ductor.observability.health import Phase
+from ductor.observability.health import Phase, Report
+from ductor.observability.probe import report_of_host
 from ductor.process import until_told_to_stop
 from ductor.read_models import start_projector
 
@@ -114,6 +116,10 @@ class Host(Client):
         """The host's state, for health reports."""
         return await self.engine.health()
 
+    async def condition(self) -> Report:
+        """Whether the host is well and takes up runs, and what people should look at: see `observability.health`."""
+        return await report_of_host(self)
+
     async def run_until_stopped(self) -> None:
         """Return when the process is told to stop (SIGTERM or SIGINT); leaving the host then drains it.
 
@@ -150,6 +156,9 @@ class Host(Client):
                 " and ".join(users),
             )
         await stack.enter_async_context(engine)
+        watch = LoopWatch(engine.engine.pool.attempt_in, (self._observer or Observer()).loop_blocked)
+        stack.callback(watch.stop)
+        watch.start()
         if self._projections is not None:
             await start_projector(store, self._projections, engine.host_id, stack)
         return engine

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ductor.actors.loop_watch import LoopWatch
 from ductor.actors.observing import Observer, observer_of
 from ductor.actors.owners import OwnerWakeups
 from ductor.actors.queue.opening import redis_settings
@@ -15,6 +16,8 @@ from ductor.actors.tasks import Task, TaskRegistry, task
 from ductor.database import open_database
 from ductor.journal.clock import SystemClock
 from ductor.journal.store import Store
+from ductor.observability.health import Phase, Report
+from ductor.observability.probe import report_of_worker
 from ductor.process import until_told_to_stop
 from ductor.queues import open_queue
 
@@ -34,7 +37,11 @@ class Worker:
         redis: the Redis that the hosts use, if they do.
         directory: of the embedded server, `.ductor/postgres` unless given.
         options: limits and intervals.
-        observers: of them only what stands around handlers: traces (`ductor.observability`). The rest is told by hosts.
+        observers: who is told of handlers: metrics (`WorkerMetrics`), traces (`ductor.observability`). What becomes of
+            runs is told by hosts.
+
+    Attributes:
+        phase: where the worker is in its life.
 
     Raises:
         DuplicateTaskError, InvalidTaskError, ValueError for too many queues or none: from the constructor. Entering
@@ -59,7 +66,9 @@ class Worker:
         self._options = options or WorkerOptions()
         self._observer = observer_of(observers)
         self._stack = AsyncExitStack()
+        self._store: Store | None = None
         self._worker: RemoteWorker | None = None
+        self.phase: Phase = "new"
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -72,8 +81,9 @@ class Worker:
 
     async def open(self) -> None:
         """Connect and begin to work. `async with` does this."""
+        self.phase = "starting"
         try:
-            store = await self._stack.enter_async_context(open_database(self._database, self._directory))
+            store = self._store = await self._stack.enter_async_context(open_database(self._database, self._directory))
             queue = await self._stack.enter_async_context(open_queue(store, self._redis))
             worker_id = new_worker_id()
             owners = OwnerWakeups(store, queue, worker_id)
@@ -88,19 +98,36 @@ class Worker:
                 wake_owners=owners.wake if self._redis is not None else None,
                 worker_id=worker_id,
             )
-            if self._observer is not None:
-                worker.around_handler = self._observer.around_handler
+            worker.observer = self._observer
             self._stack.push_async_callback(worker.stop)
             await worker.start()
+            watch = LoopWatch(worker.attempt_in, (self._observer or Observer()).loop_blocked)
+            self._stack.callback(watch.stop)
+            watch.start()
         except BaseException:
             await self.close()
             raise
-        self._worker = worker
+        self._worker, self.phase = worker, "running"
 
     async def close(self) -> None:
         """Drain, and let go of everything that `open` took."""
-        self._worker = None
-        await self._stack.aclose()
+        self.phase = "draining"
+        try:
+            await self._stack.aclose()
+        finally:
+            self._worker = self._store = None
+            self.phase = "stopped"
+
+    @property
+    def store(self) -> Store:
+        """The open database. Raises RuntimeError outside `async with`."""
+        if self._store is None:
+            raise RuntimeError("the worker is not open: use it inside `async with`")
+        return self._store
+
+    async def condition(self) -> Report:
+        """Whether the worker is well and takes attempts, and what people should look at: see `observability.health`."""
+        return await report_of_worker(self)
 
     async def health(self) -> WorkerHealth:
         """The worker's state, for health reports."""

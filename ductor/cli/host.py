@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ductor.cli.arguments import ArgumentError
+from ductor.cli.monitoring import MonitoringOptions
 from ductor.cli.options import DatabaseOptions, LogOptions, OutputOptions, RedisOptions
 from ductor.journal.partitions import PARTITIONS
 
 if TYPE_CHECKING:
     from ductor.actors.host import HostHealth
-    from ductor.host import Host
-    from ductor.observability.endpoint import Endpoint
-    from ductor.observability.metrics import Metrics
 
 
 @Parameter(name="*")
@@ -43,30 +41,15 @@ class ServingOptions:
         bool,
         Parameter(name="--log-runs", help="Log the start and end of every run, and attempts that fail.", negative=""),
     ] = False
-    metrics_port: Annotated[
-        int | None,
-        Parameter(
-            name="--metrics-port",
-            env_var="DUCTOR_METRICS_PORT",
-            help="Answer /metrics, /health and /ready over HTTP. Several processes have a port each, from this one on.",
-        ),
-    ] = None
-    metrics_address: Annotated[
-        str,
-        Parameter(
-            name="--metrics-address",
-            env_var="DUCTOR_METRICS_ADDRESS",
-            help="Where to listen for that: an address that only your monitoring reaches.",
-        ),
-    ] = "127.0.0.1"
 
 
-def host(
+def host(  # noqa: PLR0913 - groups of options, all of which have defaults
     *,
     tasks: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     definitions: Path | None = None,
     health: str = "60s",
     serving: ServingOptions = ServingOptions(),
+    monitoring: MonitoringOptions = MonitoringOptions(),
     database: DatabaseOptions = DatabaseOptions(),
     redis: RedisOptions = RedisOptions(),
     output: OutputOptions = OutputOptions(),
@@ -100,7 +83,7 @@ def host(
     assert drain_ms is not None
     assert interval_ms is not None
     formatter = configure_logs(log.log_format)
-    metrics = _metrics(serving)
+    metrics = monitoring.host_metrics()
     engine = Host(
         tasks=load_tasks(tasks),
         definitions=definitions if definitions is not None else (),
@@ -110,36 +93,12 @@ def host(
         redis=redis.settings,
         observers=(*(() if metrics is None else (metrics,)), *((RunLog(),) if serving.log_runs else ())),
     )
-    line, around = partial(_line, tasks=engine.registry.names), _endpoint(engine, metrics, serving)
+    line, around = partial(_line, tasks=engine.registry.names), monitoring.endpoint(engine, metrics, serving.processes)
     work = partial(serve, engine, "host", interval_ms, output.output, line, around=around, formatter=formatter)
     if serving.processes == 1:
         work()
         return 0
     return ProcessGroup(serving.processes, work).run()
-
-
-def _metrics(serving: ServingOptions) -> "Metrics | None":
-    if serving.metrics_port is None:
-        return None
-    try:
-        from ductor.observability.metrics import Metrics
-    except ModuleNotFoundError as error:
-        raise ArgumentError("--metrics-port", "needs `pip install 'ductor-engine[metrics]'`") from error
-    return Metrics()
-
-
-def _endpoint(host: "Host", metrics: "Metrics | None", serving: ServingOptions) -> "Endpoint | None":
-    from ductor.observability.endpoint import Endpoint
-
-    if serving.metrics_port is None:
-        return None
-    return Endpoint(
-        host,
-        metrics=metrics,
-        address=serving.metrics_address,
-        port=serving.metrics_port,
-        ports=serving.processes,
-    )
 
 
 def _line(health: "HostHealth", tasks: tuple[str, ...]) -> str:

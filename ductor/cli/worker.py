@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from ductor.cli.monitoring import MonitoringOptions
 from ductor.cli.options import DatabaseOptions, LogOptions, OutputOptions, RedisOptions
 
 if TYPE_CHECKING:
@@ -23,12 +24,13 @@ class WorkLimits:
     drain: Annotated[str, Parameter(name="--drain", help="How long attempts may go on after a signal.")] = "30s"
 
 
-def worker(
+def worker(  # noqa: PLR0913 - groups of options, all but one of which have defaults
     *,
     tasks: Annotated[tuple[str, ...], Parameter(negative="")],
     queues: str = "default",
     health: str = "60s",
     limits: WorkLimits = WorkLimits(),
+    monitoring: MonitoringOptions = MonitoringOptions(),
     database: DatabaseOptions = DatabaseOptions(),
     redis: RedisOptions = RedisOptions(),
     output: OutputOptions = OutputOptions(),
@@ -60,14 +62,17 @@ def worker(
     assert drain_ms is not None
     assert interval_ms is not None
     formatter = configure_logs(log.log_format)
+    metrics = monitoring.worker_metrics()
     engine = Worker(
         tasks=load_tasks(tasks),
         queues=[name.strip() for name in queues.split(",") if name.strip()],
         database=database.address,
         redis=redis.settings,
         options=WorkerOptions(concurrency=limits.concurrency, visibility_ms=visibility_ms, drain_ms=drain_ms),
+        observers=() if metrics is None else (metrics,),
     )
-    serve(engine, "worker", interval_ms, output.output, _line, formatter=formatter)
+    around = monitoring.endpoint(engine, metrics)
+    serve(engine, "worker", interval_ms, output.output, _line, around=around, formatter=formatter)
     return 0
 
 

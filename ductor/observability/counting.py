@@ -18,11 +18,11 @@ class CounterSet:
 
     def __init__(self, name: str, text: str, labels: Sequence[str] = ()) -> None:
         self._name, self._text, self._label_names = name, text, tuple(labels)
-        self._counts: dict[Labels, int] = {} if labels else {(): 0}
+        self._counts: dict[Labels, float] = {} if labels else {(): 0}
 
-    def add(self, labels: Labels = ()) -> None:
-        """One more."""
-        self._counts[labels] = self._counts.get(labels, 0) + 1
+    def add(self, labels: Labels = (), amount: float = 1) -> None:
+        """One more, or so much more."""
+        self._counts[labels] = self._counts.get(labels, 0) + amount
 
     def family(self) -> CounterMetricFamily:
         """As Prometheus has it."""

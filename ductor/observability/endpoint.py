@@ -1,4 +1,5 @@
-"""A small HTTP server for `/metrics`, `/health` and `/ready`, on the host's own event loop: no thread, no framework.
+"""A small HTTP server for `/metrics`, `/health` and `/ready`, on the event loop of a host or worker: no thread, no
+framework.
 
 It stands around the host (`async with Endpoint(host): async with host:`), so that it answers while the host starts and
 drains. It takes GET and HEAD, one request a connection, and nothing that a stranger sends can grow: the head, the
@@ -11,24 +12,16 @@ import errno
 import logging
 from http import HTTPStatus
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
-from ductor.definitions.errors import DuctorError
-from ductor.observability.health import Report, report_of
-from ductor.observability.probe import database_problem
-from ductor.projections.errors import ProjectionsUnavailableError
-
-if TYPE_CHECKING:
-    from ductor.host import Host
-    from ductor.observability.metrics import Metrics
+from ductor.observability.health import Report
 
 MAX_HEAD_BYTES: Final = 8 * 1024
 MAX_CONNECTIONS: Final = 32
 REQUEST_TIMEOUT_S: Final = 10.0
 """More than all that is looked up for a page takes when nothing answers."""
-HEALTH_TIMEOUT_S: Final = 2.0
 
 TEXT_FORMAT: Final = "text/plain; version=0.0.4; charset=utf-8"
 JSON: Final = "application/json"
@@ -36,7 +29,27 @@ JSON: Final = "application/json"
 _log = logging.getLogger(__name__)
 
 
-class Endpoint:
+class Serving(Protocol):
+    """A host or a worker."""
+
+    async def condition(self) -> Report:
+        """How it is, within some seconds."""
+        ...
+
+
+T = TypeVar("T", bound=Serving)
+T_contra = TypeVar("T_contra", bound=Serving, contravariant=True)
+
+
+class Page(Protocol[T_contra]):
+    """What has something to show of a host, or of a worker: its metrics."""
+
+    async def page(self, serving: T_contra, /) -> bytes:
+        """What was counted, and what is looked up now, in Prometheus' text format."""
+        ...
+
+
+class Endpoint(Generic[T]):
     """See the module's docstring.
 
     Attributes:
@@ -45,22 +58,23 @@ class Endpoint:
 
     def __init__(
         self,
-        host: "Host",
+        serving: T,
         *,
-        metrics: "Metrics | None" = None,
+        metrics: Page[T] | None = None,
         address: str = "127.0.0.1",
         port: int = 0,
         ports: int = 1,
     ) -> None:
-        """Answer for a host.
+        """Answer for a host or a worker.
 
         Args:
-            metrics: what `/metrics` shows; those of the host's observers if they are to count anything.
+            metrics: what `/metrics` shows: a `Metrics` for a host, a `WorkerMetrics` for a worker; among the observers,
+                so that it has anything to show.
             address: to listen on.
             port: the first to try; 0 takes one that is free.
             ports: so many from `port` on are tried until one is free: processes of one group have one each.
         """
-        self._host, self._metrics, self._address = host, metrics, address
+        self._serving, self._metrics, self._address = serving, metrics, address
         self._candidates = range(port, port + ports)
         self._server: asyncio.Server | None = None
         self._connections = 0
@@ -114,7 +128,7 @@ class Endpoint:
 
     async def _page(self, path: str) -> tuple[HTTPStatus, str, bytes]:
         if path == "/metrics" and self._metrics is not None:
-            return HTTPStatus.OK, TEXT_FORMAT, await self._metrics.page(self._host)
+            return HTTPStatus.OK, TEXT_FORMAT, await self._metrics.page(self._serving)
         if path in ("/health", "/ready"):
             report = await self.report()
             is_well = report.is_healthy if path == "/health" else report.is_ready
@@ -123,29 +137,8 @@ class Endpoint:
         return HTTPStatus.NOT_FOUND, "text/plain", b"there are /metrics, /health and /ready\n"
 
     async def report(self) -> Report:
-        """How the host is, within some seconds."""
-        host = self._host
-        if host.phase != "running":
-            return report_of(host.phase, None)
-        problem = await database_problem(host)
-        try:
-            async with asyncio.timeout(HEALTH_TIMEOUT_S):
-                health = await host.health()
-        except TimeoutError:
-            return report_of(host.phase, None, database_problem=problem)
-        if problem:
-            return report_of(host.phase, health, database_problem=problem)
-        return report_of(host.phase, health, stopped_projections=await self._stopped_projections())
-
-    async def _stopped_projections(self) -> list[tuple[str, str]]:
-        try:
-            async with asyncio.timeout(HEALTH_TIMEOUT_S):
-                statuses = await self._host.projections()
-        except ProjectionsUnavailableError:  # runs are kept in memory: there are none
-            return []
-        except (DuctorError, TimeoutError, OSError) as error:
-            return [("projections", f"they could not be asked: {error}")]
-        return [(one.name, one.error) for one in statuses if one.status == "failed"]
+        """How the host or worker is, within some seconds."""
+        return await self._serving.condition()
 
 
 def _answer(status: HTTPStatus, kind: str, body: bytes, *, shows_body: bool = True) -> bytes:

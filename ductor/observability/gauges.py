@@ -1,4 +1,4 @@
-"""What is looked up when somebody scrapes: the host's own state, its queues, its read models.
+"""What is looked up when somebody scrapes: the state of the host or the worker, its queues, a host's read models.
 
 A look-up that fails or takes too long leaves its metrics out, and `ductor_lookup_failed` says which it was: a database
 that is away must not take the counters with it.
@@ -17,6 +17,8 @@ from ductor.actors.host import HostHealth
 from ductor.actors.queue.distributed import DistributedQueue
 from ductor.actors.queue.items import QueueDepth, system_queue
 from ductor.actors.queue.tiered import TieredQueue
+from ductor.actors.remote_worker import WorkerHealth
+from ductor.actors.worker import PoolLoad
 from ductor.definitions.errors import DuctorError
 from ductor.observability.labels import OTHER, BoundedNames
 from ductor.observability.probe import database_problem
@@ -25,6 +27,7 @@ from ductor.projections.errors import ProjectionsUnavailableError
 if TYPE_CHECKING:
     from ductor.host import Host
     from ductor.projections.read_models import ProjectionStatus
+    from ductor.worker import Worker
 
 LOOKUP_TIMEOUT_S: Final = 3.0
 DEFAULT_QUEUE: Final = "default"
@@ -67,7 +70,7 @@ async def exposition(host: "Host", queues: Iterable[str], tenants: BoundedNames)
     )
     if host.phase == "running":
         health = await _looked_up("health", failed, host.health)
-        is_up = not await database_problem(host)
+        is_up = not await database_problem(host.engine.store)
         gauges.put(
             "store_up",
             "Whether the database answers and takes commits.",
@@ -86,6 +89,33 @@ async def exposition(host: "Host", queues: Iterable[str], tenants: BoundedNames)
     for what in failed:
         gauges.put("lookup_failed", "1 for what could not be looked up in this scrape.", 1.0, what=what)
     return generate_latest(gauges)
+
+
+async def worker_exposition(worker: "Worker") -> bytes:
+    """Everything that is looked up of a worker, as Prometheus' text. Queues are looked up by hosts."""
+    gauges = Gauges()
+    failed: list[str] = []
+    is_running = worker.phase == "running"
+    gauges.put("worker_up", "Whether the worker takes attempts; not while it starts and drains.", float(is_running))
+    if is_running:
+        is_store_up = not await database_problem(worker.store)
+        gauges.put("worker_store_up", "Whether the database answers.", float(is_store_up))
+        health = await _looked_up("health", failed, worker.health)
+        if health is not None:
+            _of_worker(gauges, health)
+    for what in failed:
+        gauges.put("lookup_failed", "1 for what could not be looked up in this scrape.", 1.0, what=what)
+    return generate_latest(gauges)
+
+
+def _of_worker(gauges: Gauges, health: WorkerHealth) -> None:
+    put = gauges.put
+    put("worker_leases", "Attempts in hand, those whose results wait for the database among them.", health.leases)
+    put("worker_results_in_keeping", "Results that the database does not have yet.", health.in_keeping)
+    put("worker_attempts_without_handler", "Items given back for want of a handler.", sum(health.no_handler.values()))
+    put("queue_up", "Whether the queue between processes serves.", float(health.queue.is_available))
+    if health.load is not None:
+        _of_load(gauges, health.load)
 
 
 async def _looked_up(what: str, failed: list[str], look_up: Callable[[], Awaitable[T]]) -> T | None:
@@ -118,12 +148,16 @@ def _of_host(gauges: Gauges, health: HostHealth) -> None:
     put("attempts_without_handler", "Attempts that wait for a handler.", sum(health.waiting_for_handler.values()))
     if health.queue is not None:
         put("queue_up", "Whether the queue between processes serves.", float(health.queue.is_available))
-    load = health.workers
-    if load is not None:
-        put("attempts_running", "Attempts at work in this process.", load.running)
-        put("attempts_waiting", "Attempts that wait for a worker in this process.", load.waiting)
-        put("attempts_unconfirmed", "Results whose commit has no answer yet.", load.unconfirmed)
-        put("stuck_threads", "Threads whose handler did not stop when told to.", load.stuck_threads)
+    if health.workers is not None:
+        _of_load(gauges, health.workers)
+
+
+def _of_load(gauges: Gauges, load: PoolLoad) -> None:
+    put = gauges.put
+    put("attempts_running", "Attempts at work in this process.", load.running)
+    put("attempts_waiting", "Attempts that wait for room in this process.", load.waiting)
+    put("attempts_unconfirmed", "Results whose commit has no answer yet.", load.unconfirmed)
+    put("stuck_threads", "Threads whose handler did not stop when told to.", load.stuck_threads)
 
 
 async def _of_tier(

@@ -1,9 +1,10 @@
-"""Health and readiness of a host, as what starts and balances processes asks for them.
+"""Health and readiness of a host or a worker, as what starts and balances processes asks for them.
 
 * *healthy*: the process is worth keeping. It is while it starts, works and drains; whatever else is wrong around it
   (the database away, Redis away) would not be cured by a restart. Only a host that has ended is not, and one whose
   journal writer has died of a defect.
-* *ready*: it takes up new runs. Not before it has started, not while it drains, not while the database is away.
+* *ready*: it takes up new runs, a worker new attempts. Not before it has started, not while it drains, not while the
+  database is away, and a worker not while no queue serves.
 
 `concerns` says what people should look at, whether or not it decides anything.
 """
@@ -14,6 +15,9 @@ from typing import Final, Literal
 import msgspec
 
 from ductor.actors.host import HostHealth
+from ductor.actors.queue.items import QueueHealth
+from ductor.actors.remote_worker import WorkerHealth
+from ductor.actors.worker import PoolLoad
 
 Phase = Literal["new", "starting", "running", "draining", "stopped"]
 """Where a host is in its life."""
@@ -27,6 +31,7 @@ ConcernKind = Literal[
     "run_set_aside",
     "projection_stopped",
     "threads_stuck",
+    "results_in_keeping",
     "not_known",
 ]
 
@@ -47,7 +52,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         is_healthy, is_ready: see the module's docstring.
-        host_id: empty before the host has started.
+        host_id, worker_id: what it is called in the database; empty for the other kind, and before it has started.
     """
 
     is_healthy: bool
@@ -55,6 +60,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     phase: Phase
     concerns: tuple[Concern, ...]
     host_id: str = ""
+    worker_id: str = ""
 
 
 def report_of(
@@ -71,14 +77,7 @@ def report_of(
         database_problem: why the database does not answer; empty when it does.
         stopped_projections: name and error of each that stands still.
     """
-    concerns: list[Concern] = []
-    if phase != "running":
-        kind: ConcernKind = "starting" if phase == "new" else phase
-        concerns.append(Concern(kind=kind, detail=f"the host is {phase}"))
-    if phase == "running" and health is None:
-        concerns.append(Concern(kind="not_known", detail="the host did not say how it is in time"))
-    if database_problem:
-        concerns.append(Concern(kind="store_unavailable", detail=database_problem))
+    concerns = _concerns_of_phase("host", phase, is_known=health is not None, database_problem=database_problem)
     if health is not None:
         concerns.extend(_concerns_of(health))
     concerns.extend(
@@ -95,12 +94,51 @@ def report_of(
     )
 
 
+def worker_report_of(phase: Phase, health: WorkerHealth | None, *, database_problem: str = "") -> Report:
+    """Judge a worker.
+
+    Args:
+        health: what it says of itself; None when it can't be asked.
+        database_problem: why the database does not answer; empty when it does.
+    """
+    concerns = _concerns_of_phase("worker", phase, is_known=health is not None, database_problem=database_problem)
+    if health is not None:
+        concerns.extend(_concern_of_queue(health.queue))
+        concerns.extend(
+            Concern(kind="handler_missing", detail=f"attempts for handler {name!r} were given back", count=count)
+            for name, count in sorted(health.no_handler.items())
+        )
+        if health.in_keeping:
+            detail = "results that wait for the database"
+            concerns.append(Concern(kind="results_in_keeping", detail=detail, count=health.in_keeping))
+        concerns.extend(_concern_of_threads(health.load))
+    takes_attempts = health is not None and health.queue.is_available and not database_problem
+    return Report(
+        is_healthy=phase != "stopped",
+        is_ready=phase == "running" and takes_attempts,
+        phase=phase,
+        concerns=tuple(concerns),
+        worker_id=health.worker_id if health is not None else "",
+    )
+
+
+def _concerns_of_phase(what: str, phase: Phase, *, is_known: bool, database_problem: str) -> list[Concern]:
+    concerns: list[Concern] = []
+    if phase != "running":
+        kind: ConcernKind = "starting" if phase == "new" else phase
+        concerns.append(Concern(kind=kind, detail=f"the {what} is {phase}"))
+    elif not is_known:
+        concerns.append(Concern(kind="not_known", detail=f"the {what} did not say how it is in time"))
+    if database_problem:
+        concerns.append(Concern(kind="store_unavailable", detail=database_problem))
+    return concerns
+
+
 def _concerns_of(health: HostHealth) -> list[Concern]:
     concerns: list[Concern] = []
     if not health.store.is_available:
         concerns.append(Concern(kind="store_unavailable", detail=health.store.reason))
-    if health.queue is not None and not health.queue.is_available:
-        concerns.append(Concern(kind="queue_unavailable", detail=f"{health.queue.tier}: {health.queue.reason}"))
+    concerns.extend(_concern_of_queue(health.queue))
     concerns.extend(
         Concern(kind="handler_missing", detail=f"attempts wait for handler {name!r}", count=count)
         for name, count in sorted(health.waiting_for_handler.items())
@@ -109,7 +147,17 @@ def _concerns_of(health: HostHealth) -> list[Concern]:
         named = sorted(health.set_aside.items())[:MAX_RUNS_NAMED]
         detail = "; ".join(f"run {run_id}: {reason}" for run_id, reason in named)
         concerns.append(Concern(kind="run_set_aside", detail=detail, count=len(health.set_aside)))
-    if health.workers is not None and health.workers.stuck_threads:
-        count = health.workers.stuck_threads
-        concerns.append(Concern(kind="threads_stuck", detail="handlers that did not stop when told to", count=count))
+    concerns.extend(_concern_of_threads(health.workers))
     return concerns
+
+
+def _concern_of_queue(queue: QueueHealth | None) -> list[Concern]:
+    if queue is None or queue.is_available:
+        return []
+    return [Concern(kind="queue_unavailable", detail=f"{queue.tier}: {queue.reason}")]
+
+
+def _concern_of_threads(load: PoolLoad | None) -> list[Concern]:
+    if load is None or not load.stuck_threads:
+        return []
+    return [Concern(kind="threads_stuck", detail="handlers that did not stop when told to", count=load.stuck_threads)]

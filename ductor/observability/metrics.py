@@ -5,16 +5,13 @@ are a few microseconds of a step's time. What can be looked up (queues, read mod
 somebody asks, in `gauges`. Needs `pip install 'ductor-engine[metrics]'`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import Metric
-from prometheus_client.exposition import generate_latest
-from prometheus_client.registry import Collector
 
-from ductor.actors.observing import AnswerCommit, Observer
+from ductor.actors.observing import AnswerCommit
 from ductor.journal.commit import CommitAnswer
 from ductor.journal.events import (
     AnyEvent,
@@ -28,8 +25,9 @@ from ductor.journal.events import (
 )
 from ductor.journal.state import RunState
 from ductor.observability import gauges
+from ductor.observability.counted import DURATION_BUCKETS_S, Counted
 from ductor.observability.counting import CounterSet, HistogramSet
-from ductor.observability.labels import MAX_DEFINITIONS, MAX_QUEUES, MAX_TASKS, MAX_TENANTS, BoundedNames
+from ductor.observability.labels import MAX_DEFINITIONS, MAX_QUEUES, MAX_TENANTS, BoundedNames
 
 if TYPE_CHECKING:
     from ductor.host import Host
@@ -38,23 +36,19 @@ TICK_BUCKETS_S: Final = (25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 10e
 COMMIT_BUCKETS_S: Final = (0.5e-3, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.25, 1.0, 5.0, 30.0)
 BATCH_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
 LATENESS_BUCKETS_S: Final = (1e-3, 5e-3, 10e-3, 50e-3, 0.1, 0.5, 1.0, 5.0, 30.0, 300.0)
-DURATION_BUCKETS_S: Final = (5e-3, 25e-3, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 3_600.0, 86_400.0)
 
 
-class Metrics(Observer, Collector):
+class Metrics(Counted):
     """Counts what a host does; `page` is what Prometheus scrapes.
 
     Attributes:
-        registry: has this collector, and maybe others of the service.
         queues: the queues of attempts that were dispatched, MAX_QUEUES at most.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         """Args: `registry` is one that the service exposes itself; without it, a new one."""
-        self.registry = registry if registry is not None else CollectorRegistry()
         self.queues = BoundedNames(MAX_QUEUES)
         self._definition = BoundedNames(MAX_DEFINITIONS)
-        self._task = BoundedNames(MAX_TASKS)
         self._tenant = BoundedNames(MAX_TENANTS)
         self._make_counters()
         self._make_histograms()
@@ -67,7 +61,7 @@ class Metrics(Observer, Collector):
             RunContinued: self._ended,
             RunEnded: self._ended,
         }
-        self.registry.register(self)
+        super().__init__(registry)
 
     def _make_counters(self) -> None:
         of = CounterSet
@@ -99,15 +93,6 @@ class Metrics(Observer, Collector):
         self._attempt_duration = of(
             "ductor_attempt_duration_seconds", "How long handlers worked.", DURATION_BUCKETS_S, ("definition",)
         )
-
-    def collect(self) -> Iterable[Metric]:
-        """What the registry asks for."""
-        kept = vars(self).values()
-        return [one.family() for one in kept if isinstance(one, CounterSet | HistogramSet)]
-
-    def exposition(self) -> bytes:
-        """What was counted, in Prometheus' text format, version 0.0.4."""
-        return generate_latest(self.registry)
 
     async def page(self, host: "Host") -> bytes:
         """What was counted, and what is looked up now: the page that Prometheus scrapes."""

@@ -5,7 +5,8 @@ Failure cases
 - A connection was lost before (the server restarted): the call is sent again on a new one, once. Scripts may be
   repeated: an item enqueued twice is held once, and a lease whose answer was lost runs out.
 - The server does not answer within `command_timeout_ms`, refuses to write (replica, too few replicas, out of memory,
-  loading), or is away: QueueUnavailableError.
+  loading), or is away: QueueUnavailableError. Redis before 7 lets scripts write with too few replicas: `write` finds
+  that out.
 - The shard's epoch is another than before: the server lost what it held. `on_disturbance` is told, once for each
   change.
 """
@@ -29,6 +30,8 @@ from ductor.actors.queue.redis.scripts import KEYS_OF_A_QUEUE, SCRIPTS
 from ductor.actors.queue.redis.settings import RedisSettings
 
 TIER: Final = "redis"
+PROBE_KEPT_S: Final = 60
+"""For so long what a probe wrote stays, so that nothing of a shard is left that nobody uses."""
 RING_WAIT_MAX_MS: Final = 1_000
 """Who waits looks again after this, even if nobody rang: a ring may have been taken by somebody who died of it."""
 _LOST: Final = (RedisError, RedisClusterException, OSError, TimeoutError)
@@ -48,6 +51,7 @@ class RedisConnection:
         self._settings = settings
         self._on_disturbance = on_disturbance
         self._epoch_key = f"{{{settings.shard}}}:epoch"
+        self._probe_key = f"{{{settings.shard}}}:probe"
         self._client: _Client | None = None
         self._waiting_client: _Client | None = None
         self._waiting = asyncio.Semaphore(settings.max_waiting)
@@ -110,6 +114,16 @@ class RedisConnection:
         assert isinstance(first, bytes), "every script answers the epoch first"
         self._note_epoch(first.decode())
         return answer[1:]
+
+    async def write(self) -> None:
+        """Write something by a command of its own, which the server refuses when it takes no writes.
+
+        Raises QueueUnavailableError.
+        """
+        try:
+            await _connected(self._client).set(self._probe_key, b"1", ex=PROBE_KEPT_S)
+        except _LOST as error:
+            raise unavailable(error) from error
 
     async def wait_for_ring(self, queues: Sequence[str], timeout_ms: int) -> None:
         """Return when one of the queues rings, or after the time or RING_WAIT_MAX_MS. Raises QueueUnavailableError."""

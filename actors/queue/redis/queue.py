@@ -165,6 +165,7 @@ class RedisQueue:
         """Whether the server takes writes. It finds out, too, whether the server is another one than before."""
         try:
             await self._run("touch", None)
+            await self._connection.write()
             replication_id = await self._connection.replication_id()
         except QueueUnavailableError as error:
             return QueueHealth(tier=TIER, is_available=False, reason=error.reason, epoch=self._connection.epoch)

@@ -157,8 +157,10 @@ async def test_a_server_that_refuses_to_write_does_not_serve(
                 client.replicaof(*value.split())
             else:
                 client.config_set(name, value)
-    with pytest.raises(QueueUnavailableError):
-        await take(queue)
+        version = int(client.info("server")["redis_version"].partition(".")[0])
+    if "replicaof" in break_it or version >= 7:  # before, such a server let scripts write
+        with pytest.raises(QueueUnavailableError):
+            await take(queue)
     assert not (await queue.health()).is_available
 
 

@@ -4,11 +4,13 @@ import json
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from tests.ductor.cli.processes import Call, HostProcess
-from tests.redis_server import RedisServer
+from tests.ductor.observability.http import parsed, value
+from tests.redis_server import RedisServer, reserve_port
 
 FLOW = """
 ductor: 1
@@ -114,6 +116,23 @@ def test_what_kills_workers_is_set_aside_shown_dropped_and_replayed(call: Call, 
     assert call("queue", "drop", "math", token).returncode == 0
     assert json.loads(call("queue", "dead", "math", "-o", "json").stdout) == []
     assert call("queue", "replay", "math").returncode == 0
+
+
+def test_a_worker_answers_for_its_metrics_and_health(call: Call, host: Start, worker: Start):
+    call("db", "migrate")
+    host("--definitions", ".").health()
+    port, reservation = reserve_port()
+    with reservation:
+        working = worker("--metrics-port", str(port))
+        worker_id = working.health()["worker_id"]
+        with urlopen(f"http://127.0.0.1:{port}/ready") as answer:
+            assert json.load(answer)["worker_id"] == worker_id
+        assert call("start", "remote", "--input", '{"n": 3}', "--wait", "--timeout", "30s").returncode == 0
+        with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            samples = parsed(answer.read())
+    assert value(samples, "worker_attempts_finished_total", task="square", outcome="succeeded") == 2
+    assert value(samples, "worker_up") == 1
+    assert working.stop(signal.SIGTERM)[0] == 0
 
 
 def test_a_worker_says_what_it_can_not_do(call: Call):

@@ -8,13 +8,14 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from ductor.observability import gauges
 from ductor.observability.labels import MAX_DEFINITIONS, MAX_QUEUES, MAX_TASKS, MAX_TENANTS
 from ductor.observability.metrics import Metrics
+from ductor.observability.worker_metrics import WorkerMetrics
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 
 
 def test_every_metric_is_on_the_page_and_no_other():
     counted = {}
-    for family in Metrics().collect():
+    for family in (*Metrics().collect(), *WorkerMetrics().collect()):
         assert isinstance(family, CounterMetricFamily | HistogramMetricFamily)
         name = f"{family.name}_total" if isinstance(family, CounterMetricFamily) else family.name
         counted[name] = ", ".join(family._labelnames)
