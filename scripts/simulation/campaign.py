@@ -19,7 +19,7 @@ from ductor.actors.engine import Engine
 from ductor.definitions.compile import Compiled, compile_document
 from ductor.definitions.errors import DuctorError
 from ductor.journal.clock import SystemClock
-from ductor.journal.errors import StoreUnavailableError
+from ductor.journal.errors import MissingVersionError, StoreUnavailableError
 from ductor.journal.records import Transition
 from ductor.testing.clock import RepeatableIds, VirtualClock
 from ductor.testing.loop import NothingLeftError
@@ -102,6 +102,7 @@ class Campaign:
         compiled: dict[str, Compiled] = {one.manifest_hash: one for one in self._compiled}
         self._watcher = Watcher(world, compiled, self.violations, self._clock_error_us)
         world.database.watch = self._watcher.row
+        world.database.removals.report = self._report
         world.report = self._report
         world.ledger = Ledger(
             self.violations, lambda token: token in self._watcher.dispatched, lambda: world.elapsed_ms
@@ -119,6 +120,8 @@ class Campaign:
             self._loop.run_until_complete(self._conduct())
         except (TooManyStepsError, NothingLeftError) as error:
             self._report("", "liveness", str(error))
+        except MissingVersionError as error:
+            self._report(error.run_id, "unreadable", str(error))
         finally:
             log.removeHandler(watch)
             log.propagate = propagates
@@ -245,6 +248,8 @@ class Campaign:
         database = self._world.database
         struck = dict(self.weather.struck)
         struck |= {"conflict": database.conflicts, "commit sent twice": database.resolved}
+        struck["rows removed"] = sum(len(database.removals.rows(run_id)) for run_id in database.run_ids())
+        struck["large values removed"] = sum(len(database.removals.values(run_id)) for run_id in database.run_ids())
         struck["redelivery"] = sum(count - 1 for count in self._world.ledger.started.values())
         run_ids = database.run_ids()
         outcome = Outcome(
@@ -258,9 +263,7 @@ class Campaign:
             virtual_s=self._clock.elapsed_s,
         )
         if outcome.violations:
-            outcome.journals = {
-                run_id: list(database.call("history", (run_id,), {"limit": 100_000})) for run_id in run_ids
-            }
+            outcome.journals = {run_id: database.rows(run_id) for run_id in run_ids}
         return outcome
 
 

@@ -4,23 +4,31 @@ What the memory store does not do by itself:
 - *Places are taken before rows can be seen.* A sequence gives a message its place when it is inserted, and others see
   it when its transaction commits; a later place may be seen first. `reserve` takes a place, `late` fills it.
 - *Every row is shown to a watcher* at the moment it becomes durable, with the database's time.
+- *What is removed is kept aside* for those who judge, and compared with what is left. Rows that a compacted row stands
+  for may go sooner than they really do, as campaigns are short.
 """
 
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from ductor.actors.compaction import COMPACTED_ROWS_KEPT_MS
 from ductor.actors.correlation_keys import key_text, value_at
 from ductor.journal.admission import event_message_id
 from ductor.journal.clock import Clock
 from ductor.journal.commit import Appended, BusEvent, Commit, CommitAnswer, Conflict, NewRun
+from ductor.journal.compaction_store import MAX_REMOVED_ROWS
 from ductor.journal.events import Message
 from ductor.journal.memory import MemoryStore
 from ductor.journal.memory_rows import RunRows
-from ductor.journal.records import Control
+from ductor.journal.records import Control, Transition
+from scripts.simulation.compaction_model import Removals
 
 T = TypeVar("T")
+
+REMOVED_SOONER_US: Final = (COMPACTED_ROWS_KEPT_MS - 3_000) * 1_000
+"""Rows that another one stands for are kept for three seconds."""
 
 
 class Place:
@@ -64,6 +72,7 @@ class SimulatedDatabase(MemoryStore):
     Attributes:
         watch: told of every commit that wrote a row.
         conflicts, resolved: version checks lost; commits that were sent again and found written already.
+        removals: what compaction has removed.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -74,6 +83,7 @@ class SimulatedDatabase(MemoryStore):
         self.watch: Callable[[Commit], None] = lambda _commit: None
         self.conflicts = 0
         self.resolved = 0
+        self.removals = Removals()
 
     def judge(self, commit: Commit) -> CommitAnswer:
         """Write a commit, or say why not."""
@@ -180,8 +190,31 @@ class SimulatedDatabase(MemoryStore):
         return self._runs[run_id].due_at_us
 
     def payloads(self, run_id: str) -> dict[str, bytes]:
-        """All large values of a run, by hash; a coordinator loads only those that it may need."""
+        """All large values that a run has ever had, by hash; a coordinator loads only those that it may need."""
+        return self.removals.values(run_id) | self.payloads_left(run_id)
+
+    def payloads_left(self, run_id: str) -> dict[str, bytes]:
+        """All large values of a run that are still there, by hash."""
         return dict(self._runs[run_id].payloads)
+
+    def rows(self, run_id: str) -> list[Transition]:
+        """All rows that a run has ever had, in order."""
+        return [*self.removals.rows(run_id), *self._runs[run_id].transitions]
+
+    async def remove_compacted_rows(self, run_id: str, *, before_us: int, limit: int = MAX_REMOVED_ROWS) -> int:
+        """As the memory store, sooner, and watched."""
+        run = self._runs[run_id]
+        rows, values, before = list(run.transitions), dict(run.payloads), await self.load(run_id)
+        removed = await super().remove_compacted_rows(run_id, before_us=before_us + REMOVED_SOONER_US, limit=limit)
+        after = await self.load(run_id)
+        if removed and before is not None and after is not None:
+            gone = rows[: len(rows) - len(run.transitions)]
+            gone_values = {hash: text for hash, text in values.items() if hash not in run.payloads}
+            messages = self._messages.get(run_id)
+            texts = [*(row.events for row in run.transitions), *run.attempts.values()]
+            texts += messages.texts() if messages is not None else ()
+            self.removals.removed(before, after, gone, gone_values, texts)
+        return removed
 
     def waits(self, run_id: str) -> set[tuple[str, int]]:
         """Node and index of the waits that are filed for a run."""

@@ -199,7 +199,10 @@ class Machine:
             ids=RepeatableIds(world.clock, seed=f"{world.plan.seed}/{name}"),
             options=HostOptions(
                 engine=EngineOptions(
-                    concurrency=limits.concurrency, max_hot_runs=limits.max_hot_runs, idle_ms=limits.idle_ms
+                    concurrency=limits.concurrency,
+                    max_hot_runs=limits.max_hot_runs,
+                    idle_ms=limits.idle_ms,
+                    compact_every_rows=limits.compact_every_rows,
                 ),
                 drain_ms=DRAIN_MS,
                 sweep_ms=limits.sweep_ms,

@@ -52,6 +52,7 @@ ActionKind = Literal[
     "redrive",
     "compensate",
     "continue_as_new",
+    "compact",
     "wrong_tenant",
 ]
 
@@ -114,13 +115,17 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How the hosts of a campaign are made: small, so that every limit is met."""
+    """How the hosts of a campaign are made: small, so that every limit is met.
+
+    `compact_every_rows` is how much a journal grows until it is compacted; 0: not before somebody asks.
+    """
 
     count: int = 1
     concurrency: int = 8
     max_hot_runs: int = 100
     idle_ms: int = 5_000
     sweep_ms: int = 1_000
+    compact_every_rows: int = 0
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ MAX_FAULTS: Final = 20
 
 LIKELY_ACTIONS: Final[tuple[ActionKind, ...]] = (
     *("signal", "event", "event", "vote") * 6,
-    *("case", "reply", "pause", "resume") * 3,
+    *("case", "reply", "pause", "resume", "compact") * 3,
 )
 """Beside one of each kind: how much more often these are sent."""
 
@@ -50,6 +50,7 @@ def plan_of(seed: int) -> Plan:
         max_hot_runs=chance.one_of((1, 4, 100)),
         idle_ms=chance.one_of((500, 5_000, 30_000)),
         sweep_ms=chance.one_of((500, 1_000, 2_000)),
+        compact_every_rows=Chance(seed, "compaction").one_of((0, 0, 3, 8)),
     )
     faulty_ms = chance.one_of((4_000, 12_000, 45_000))
     definitions = _definitions(seed, chance.whole(1, MAX_DEFINITIONS))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from ductor.actors.recorded_programs import RunPrograms
-from ductor.actors.verification import verify_run
+from ductor.actors.verification import run_receipt, verify_run
 from ductor.actors.what_if import what_if
 from ductor.definitions.manifest import encode_manifest
 from ductor.journal.recorded import RecordedRun
@@ -27,7 +27,7 @@ def check_replay(
         manifest=encode_manifest(manifest),
     )
     recorded = RecordedRun(head=run.head, definition=definition, rows=list(rows), payloads=dict(payloads))
-    proof = verify_run(recorded, programs)
+    proof = verify_run(recorded, programs, receipt=run_receipt(recorded))
     if not proof.holds:
         report("replay", f"its proof fails: {proof.divergence or proof.problems}")
     found = what_if(recorded, programs, programs)

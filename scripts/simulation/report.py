@@ -19,6 +19,7 @@ EXPECTED: Final = (
     "conflict",
     "commit sent twice",
     "redelivery",
+    "rows removed",
 )
 """What has to happen somewhere in a set of campaigns; otherwise it has not been tested."""
 

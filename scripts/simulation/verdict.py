@@ -20,6 +20,7 @@ from ductor.journal.records import Head, LoadedRun
 from ductor.journal.replay import loaded_state
 from ductor.journal.state import RunState
 from scripts.simulation.chains import check_chains, states_of
+from scripts.simulation.compaction_model import check_compacted
 from scripts.simulation.database import SimulatedDatabase
 from scripts.simulation.gather_model import check_gathers
 from scripts.simulation.lease_model import check_leases
@@ -153,12 +154,16 @@ def check_runs(world: World, watcher: Watcher, report: Report) -> int:
     count = 0
     for run_id in world.database.run_ids():
         run = loaded(world, run_id)
-        rows = world.database.call("history", (run_id,), {"limit": 1_000_000})
+        rows = world.database.rows(run_id)
         count += len(rows)
         payloads = {hash: decode_value(text) for hash, text in world.database.payloads(run_id).items()}
         programs = RunPrograms(watcher.programs[run.head.manifest_hash], watcher.programs)
         state = prove_rows(programs, run_id, rows, payloads, partial(report, run_id))
         check_replay(run, rows, world.database.payloads(run_id), programs, partial(report, run_id))
+        check_compacted(run_id, rows, partial(report, run_id, "compaction"))
+        if world.database.removals.rows(run_id):
+            left = world.database.call("history", (run_id,), {"limit": 1_000_000})
+            check_replay(run, left, world.database.payloads_left(run_id), programs, partial(report, run_id))
         if encode_state(loaded_state(run)) != encode_state(state):
             report(run_id, "live state", "what a snapshot and the rows after it give is not what all rows give")
         _check_head(run.head, state, partial(report, run_id, "head"))

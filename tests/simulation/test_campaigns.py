@@ -12,7 +12,15 @@ from scripts.simulation.report import Totals
 from scripts.simulation.shrink import plan_size, shrunk
 
 SEEDS = range(45)
-PLANTED_HERE = ("generation_unchecked", "token_of_redelivery", "version_unchecked", "orphan_on_cancel")
+PLANTED_HERE = (
+    "generation_unchecked",
+    "token_of_redelivery",
+    "version_unchecked",
+    "orphan_on_cancel",
+    "compaction_forgets_signals",
+    "needed_row_removed",
+    "needed_value_removed",
+)
 
 
 def test_the_engine_keeps_its_guarantees_under_every_kind_of_fault() -> None:
