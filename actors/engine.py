@@ -34,6 +34,7 @@ from ductor.actors.timers import TimerService
 from ductor.actors.views import RunOutcome, Started
 from ductor.actors.waiters import Waiters
 from ductor.actors.wakeups import Wakeups
+from ductor.actors.withdrawn import WithdrawnGuests
 from ductor.actors.worker import WorkerPool
 from ductor.definitions.expressions import FunctionLibrary
 from ductor.definitions.values import JsonValue
@@ -67,6 +68,7 @@ class Engine:
         remote: attempts in other processes; None where there are none.
         partitions: who owns which runs.
         elsewhere: tokens of attempts that other hosts hold although they do not own their runs.
+        withdrawn: those of them, and of others, that the runs in hand here want no more.
         wakeups: takes wakeups to other hosts; None where a host that knows of something carries the run on itself.
         observer: is told what happens; None where nobody watches.
         has_left_attempts: there may be attempts that no worker here took or finished; of interest once it is closed.
@@ -99,7 +101,7 @@ class Engine:
         )
         if observer is not None:
             self.pool.around_handler = observer.around_handler
-        self.timers = TimerService(clock, self._timer_due)
+        self.timers = TimerService(clock, lambda run_id: self.tell(run_id, TimerDue()))
         self.directory: ActorDirectory[str, Coordinator] = ActorDirectory(
             lambda run_id: Coordinator(run_id, self), self
         )
@@ -117,6 +119,7 @@ class Engine:
         self.has_left_attempts = False
         self.partitions = PartitionMap(host_id, [host_id])
         self.elsewhere: Collection[str] = frozenset()
+        self.withdrawn = WithdrawnGuests()
         self.wakeups: Wakeups | None = None
         self.remote = None if queue is None else RemoteTasks(queue, self, options.remote_queues, name=host_id)
         self.bus_work: Callable[[Commit], None] = lambda _commit: None
@@ -154,10 +157,12 @@ class Engine:
                 self.wake_later(assignment.run_id)
 
     def cancel(self, token: str) -> None:
-        """Tell a worker to stop an attempt."""
+        """Tell a worker to stop an attempt, be it another host's."""
         self.pool.cancel(token)
         if self.remote is not None:
             self.remote.cancel(token)
+        if self.partitions.owned is not None and not self.pool.holds(token):
+            self.withdrawn.add(token)
 
     def confirm(self, result: AttemptResult) -> None:
         """A result is in the journal, or superseded: its worker may forget it."""
@@ -330,11 +335,6 @@ class Engine:
             return iter(())
         return (token for token in self.pool.held_tokens() if not self.partitions.owns(run_of_token(token)))
 
-    async def forget_host(self, host_id: str) -> None:
-        """A host is gone: nobody reads what others had to tell it. Raises QueueUnavailableError."""
-        if self.wakeups is not None:
-            await self.wakeups.clear(host_id)
-
     @property
     def takes_up_nothing(self) -> bool:
         """Whether this host drains, and others are there to take up what begins."""
@@ -423,9 +423,6 @@ class Engine:
     def _about(self, run_id: str) -> LogFields:
         actor = self.directory.get(run_id)
         return run_fields(run_id, None if actor is None else actor.state)
-
-    def _timer_due(self, run_id: str) -> None:
-        self.tell(run_id, TimerDue())
 
     def _give_up(self, actor: Coordinator) -> None:
         """Leave a run to its owner, if nothing is going on with it just now."""

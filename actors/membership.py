@@ -44,6 +44,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
         gone: hosts that lived at the last heartbeat, and those found dead at the first.
         taken_over: partitions of this host in which those that have gone may have left attempts.
         elsewhere: tokens of attempts that other hosts hold although they do not own their runs.
+        withdrawn: tokens of attempts that runs in the hands of other hosts want no more.
         released: tokens that were `elsewhere` at the last heartbeat: they have a result, or nobody holds them.
         look_over_before_us: a host had died by then, and all others have told since what they hold: an attempt of this
             host's runs that was dispatched before, and that is neither here nor `elsewhere`, is held by nobody. None
@@ -58,6 +59,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     gone: frozenset[str]
     taken_over: frozenset[int]
     elsewhere: frozenset[str]
+    withdrawn: frozenset[str]
     released: frozenset[str]
     look_over_before_us: int | None
     to_bury: tuple[str, ...]
@@ -113,6 +115,7 @@ class Membership:
             gone=gone,
             taken_over=taken_over,
             elsewhere=elsewhere,
+            withdrawn=frozenset(token for row in alive for token in row.withdrawn),
             released=self.elsewhere - elsewhere,
             look_over_before_us=self._look_over_before_us(alive),
             to_bury=tuple(

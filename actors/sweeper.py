@@ -10,6 +10,7 @@ At each heartbeat the host concludes which others live (see `membership`), and
 - recovers the partitions that it gains; if a host has gone, with the attempts that nobody holds any more,
 - hands the runs over that it owns no more,
 - looks at runs whose attempts another host held, and holds no longer,
+- tells handlers to stop whose attempts other hosts have withdrawn (see `withdrawn`),
 - looks over all its running runs when a host has died and the others have told what they hold: the one that died may
   have held attempts of theirs.
 """
@@ -17,6 +18,7 @@ At each heartbeat the host concludes which others live (see `membership`), and
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from itertools import cycle, islice
 
 import msgspec
@@ -35,6 +37,9 @@ HOST_ALIVE_MS = 3_000
 are given the time of three heartbeats; all hosts of a database have the same interval."""
 
 BEATS_PER_LIFE = 3
+
+EARLY_BEAT_S = 0.2
+"""The shortest pause between two heartbeats, where there is something that another host should hear soon."""
 
 MAX_RUNS_PER_SWEEP = 1_000
 RECOVERY_PAGE = 1_000
@@ -82,7 +87,7 @@ class Sweeper:
             self._to_take_over |= observation.gained
         await self._settle(observation)
         self._tasks = [asyncio.create_task(self._every(self._sweep_s, self.sweep))]
-        self._tasks.append(asyncio.create_task(self._every(self._heartbeat_s, self._beat_and_settle)))
+        self._tasks.append(asyncio.create_task(self._keep_beating()))
 
     async def drain(self) -> None:
         """Own nothing from now on, and say so. The heartbeat goes on until `stop`, and nothing else does."""
@@ -159,13 +164,29 @@ class Sweeper:
         if was_alone and observation.others:
             engine.waiters.may_end_elsewhere()
         engine.settle(observation.partitions, observation.elsewhere)
+        engine.withdrawn.told(observation.elsewhere)
+        for token in observation.withdrawn:
+            engine.pool.cancel(token)
         return observation
 
     async def _rows(self) -> Sequence[HostRecord]:
-        guests = tuple(islice(self._engine.guest_tokens(), MAX_GUESTS))
-        return await self._engine.store.beat(
-            msgspec.structs.replace(self._record, tasks=self._engine.registry.names, guests=guests)
+        engine = self._engine
+        guests = tuple(islice(engine.guest_tokens(), MAX_GUESTS))
+        return await engine.store.beat(
+            msgspec.structs.replace(
+                self._record, tasks=engine.registry.names, guests=guests, withdrawn=engine.withdrawn.tell()
+            )
         )
+
+    async def _keep_beating(self) -> None:
+        """Beat at intervals, and early where another host's guest is withdrawn: a beat tells it to stop."""
+        pause_s = min(EARLY_BEAT_S, self._heartbeat_s)
+        while True:
+            await asyncio.sleep(pause_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._heartbeat_s - pause_s):
+                    await self._engine.withdrawn.is_new.wait()
+            await _guarded(self._beat_and_settle())
 
     async def _beat_and_settle(self) -> None:
         await self._settle(await self.beat())
@@ -220,7 +241,8 @@ class Sweeper:
     async def _clear_up(self, to_bury: Iterable[str]) -> None:
         while self._dead:
             host_id = next(iter(self._dead))
-            await self._engine.forget_host(host_id)
+            if self._engine.wakeups is not None:
+                await self._engine.wakeups.clear(host_id)  # nobody reads what others had to tell it
             self._dead.discard(host_id)
         for host_id in to_bury:
             await self._engine.store.leave(host_id)

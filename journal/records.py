@@ -216,6 +216,7 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
         is_draining: it takes up nothing new, and owns no partitions any more.
         guests: tokens of attempts that it holds although it does not own their runs; only those who know them are
             kept from carrying them out a second time.
+        withdrawn: tokens of attempts, guests of other hosts, that the runs in its hands want no more.
     """
 
     host_id: str
@@ -224,6 +225,7 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[str, ...] = ()
     is_draining: bool = False
     guests: tuple[str, ...] = ()
+    withdrawn: tuple[str, ...] = ()
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,6 +69,7 @@ class Catalog:
             tasks=list(host.tasks),
             is_draining=host.is_draining,
             guests=list(host.guests),
+            withdrawn=list(host.withdrawn),
         )
         return [_decode_host(row[0]) for row in rows]
 

@@ -210,12 +210,12 @@ ORDER BY position DESC
 
 -- name: beat
 WITH beaten AS (
-    INSERT INTO ductor.eec_host AS h (host_id, started_at_us, heartbeat_at_us, tasks, is_draining, guests)
+    INSERT INTO ductor.eec_host AS h (host_id, started_at_us, heartbeat_at_us, tasks, is_draining, guests, withdrawn)
     VALUES (:host_id::text, ductor.eec_now_us(), ductor.eec_now_us(), :tasks::text[], :is_draining::boolean,
-        :guests::text[])
+        :guests::text[], :withdrawn::text[])
     ON CONFLICT (host_id) DO UPDATE
     SET heartbeat_at_us = EXCLUDED.heartbeat_at_us, tasks = EXCLUDED.tasks, is_draining = EXCLUDED.is_draining,
-        guests = EXCLUDED.guests
+        guests = EXCLUDED.guests, withdrawn = EXCLUDED.withdrawn
     RETURNING *
 )
 SELECT row_to_json(h)::text FROM (

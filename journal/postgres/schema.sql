@@ -466,7 +466,9 @@ CREATE TABLE ductor.eec_host (
     tasks text[] NOT NULL,
     is_draining boolean NOT NULL DEFAULT false,
     -- tokens of attempts that the host holds although it does not own their runs
-    guests text[] NOT NULL DEFAULT '{}'
+    guests text[] NOT NULL DEFAULT '{}',
+    -- tokens of attempts, held by other hosts, that the runs in its hands want no more
+    withdrawn text[] NOT NULL DEFAULT '{}'
 );
 COMMENT ON TABLE ductor.eec_host IS 'Hosts and their latest heartbeat by the clock of the database.';
 

@@ -12,10 +12,12 @@ from ductor.actors.context import TaskContext
 from ductor.actors.host import EngineHost, HostOptions
 from ductor.actors.queue.items import QueueItem
 from ductor.actors.queue.memory import MemoryQueue
+from ductor.actors.sweeper import EARLY_BEAT_S
 from ductor.actors.tasks import Task, TaskRegistry, task
+from ductor.actors.withdrawn import BEATS_KEPT
 from ductor.definitions.compile import compile_text
 from ductor.journal.errors import StoreUnavailableError
-from ductor.journal.events import AttemptDispatched
+from ductor.journal.events import AttemptDispatched, AttemptFinished
 from ductor.journal.records import HostRecord
 from ductor.testing import virtual_time
 from tests.actors.hosting import ONE, TWO, Bench, WrappedStore, definition
@@ -166,6 +168,50 @@ async def test_an_attempt_that_goes_on_elsewhere_is_not_carried_out_by_the_new_o
             assert {outcome.status for outcome in outcomes} == {"completed"}
             assert len(bench.calls) == 40
             assert (await first.health()).guests == 0
+
+
+@virtual_time
+async def test_an_attempt_that_goes_on_elsewhere_is_stopped_with_its_run():
+    """Within a heartbeat of the cancellation, and long before the run would end without it."""
+    bench = Hosts()
+    stopped: list[float] = []
+    loop = asyncio.get_running_loop()
+
+    async def wait(number: int) -> int:
+        try:
+            await asyncio.sleep(3_600)
+        except asyncio.CancelledError:
+            stopped.append(loop.time())
+            raise
+        return number
+
+    work = bench.handler(wait)
+    async with bench.one(ONE, work) as first:
+        run_ids = [(await first.start("subject")).run_id for _ in range(20)]
+        await asyncio.sleep(1)
+        async with bench.one(ONE, work) as second:
+            await settled(first, second)
+            await asyncio.sleep(2)
+            moved = [run_id for run_id in run_ids if second.engine.partitions.owns(run_id)]
+            for run_id in moved:
+                second.engine.wake_here(run_id, reissues=True)
+            await asyncio.sleep(1)
+            began_s = loop.time()
+            for run_id in moved:
+                await second.request(run_id, "cancel")
+            outcomes = await asyncio.gather(*(second.outcome(run_id, timeout_ms=20_000) for run_id in moved))
+            assert {outcome.status for outcome in outcomes} == {"cancelled"}
+            heartbeat_s = second.options.heartbeat_ms / 1_000
+            assert len(stopped) == len(moved)
+            assert max(stopped) - began_s <= heartbeat_s + EARLY_BEAT_S + 0.1
+            assert loop.time() - began_s < 3
+            rows = [row for run_id in moved for row in await second.history(run_id)]
+            results = [event for row in rows for event in row.events if isinstance(event, AttemptFinished)]
+            assert [result.outcome for result in results] == ["cancelled"] * len(moved)
+            await asyncio.sleep((BEATS_KEPT + 3) * heartbeat_s)
+            assert (await first.health()).guests == 0
+            assert [row.withdrawn for row in await bench.store.hosts(alive_within_ms=60_000)] == [(), ()]
+            assert len(bench.calls) == 20
 
 
 @virtual_time

@@ -301,6 +301,24 @@ async def test_hosts_beat_by_the_stores_clock(store: Store):
     assert list(await store.hosts(alive_within_ms=-60_000)) == []
 
 
+async def test_hosts_tell_of_guests_and_of_those_they_have_withdrawn(store: Store):
+    claimed = HostRecord(
+        host_id="host-a",
+        started_at_us=1,
+        heartbeat_at_us=1,
+        is_draining=True,
+        guests=("run/a/1", "run/b/2"),
+        withdrawn=("other/a/1",),
+    )
+    await store.beat(claimed)
+    (read,) = await store.hosts(alive_within_ms=60_000)
+    assert (read.is_draining, read.guests, read.withdrawn) == (True, claimed.guests, claimed.withdrawn)
+    first, _ = await store.beat(HostRecord(host_id="host-b", started_at_us=1, heartbeat_at_us=1))
+    assert first.withdrawn == claimed.withdrawn
+    await store.beat(HostRecord(host_id="host-a", started_at_us=1, heartbeat_at_us=1))
+    assert [host.withdrawn for host in await store.hosts(alive_within_ms=60_000)] == [(), ()]
+
+
 async def test_an_open_store_is_healthy(store: Store):
     health = await store.health()
     assert (health.is_available, health.queued_commits, health.reason) == (True, 0, "")
