@@ -75,7 +75,7 @@ class MutationSession:
             if session.testsfailed:
                 raise TestsFailError("some tests can't be loaded")
             self._items = session.items
-            modules = {file: LoadedModule(file) for file, _ in self._chosen}
+            modules = {file: LoadedModule(file) for file in {file for file, _ in self._chosen}}
             self._measured = self._measure(frozenset(str(file) for file in modules))
             failing = [item.nodeid for item, one in zip(self._items, self._measured, strict=True) if not one.is_passed]
             if failing:

@@ -9,6 +9,7 @@ from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.journal.events import (
     AnyEvent,
     AttemptDispatched,
+    ChildStarted,
     NodeParked,
     NodeReset,
     NodeSettled,
@@ -109,6 +110,11 @@ def test_the_pause_before_the_next_child_begins_with_the_one_before():
 
 def test_a_child_without_a_pause_arms_no_timer():
     assert after([START, THREE], [runs("each[0]")]).timers.deadlines() == {}
+
+
+def test_a_child_that_is_a_run_of_its_own_has_started_too():
+    child = ChildStarted(node="each[0]", generation=1, run_id="r-1", definition="ship", manifest_hash="m2")
+    assert counts(after([START, THREE], [child])) == (1, 0, 0, 0)
 
 
 @pytest.mark.parametrize("ref", ["each[0]", "other[0]", "[0]", "each[x]", f"each[0]{UNDO_SUFFIX}"])

@@ -232,7 +232,7 @@ def test_a_run_that_waits_for_its_lease_has_a_node_until_it_is_granted():
     assert (state.nodes[RUN_LEASE].lease_key, state.asked_count, state.status) == ("k", 1, "waiting")
     assert state.lease_key == ""
     folded([LeaseGranted(node=RUN_LEASE, generation=0, fence=3)], state=state)
-    assert (state.lease_key, state.lease_fence, list(state.touched)) == ("k", 3, ["pay"])
+    assert (state.lease_key, state.lease_fence, list(state.touched), state.status) == ("k", 3, ["pay"], "pending")
     assert (state.nodes, state.open_nodes, state.asked_count, state.timers.deadlines()) == ({}, {}, 0, {})
 
 
