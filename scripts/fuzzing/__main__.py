@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from scripts.fuzzing.crashes import crash_folder
-from scripts.fuzzing.targets import TARGETS, seeds
+from scripts.fuzzing.seeds import seeds, words
+from scripts.fuzzing.targets import TARGETS
 
 DEFAULT_SECONDS: Final = 60
 GRACE_SECONDS: Final = 120
@@ -43,10 +44,16 @@ def main() -> int:
 
 def fuzz(name: str, *, seconds: int, seed: int) -> int:
     """Fuzz one target; 0 where it held, else 1."""
-    with tempfile.TemporaryDirectory(prefix="ductor-fuzz-") as corpus:
-        for seed_input in seeds(name):
-            (Path(corpus) / hashlib.sha256(seed_input).hexdigest()).write_bytes(seed_input)
-        command = [sys.executable, "-m", "scripts.fuzzing.guided", name, str(seconds), str(seed), corpus]
+    good = list(seeds(name))
+    with tempfile.TemporaryDirectory(prefix="ductor-fuzz-") as folder:
+        corpus = Path(folder) / "corpus"
+        corpus.mkdir()
+        for seed_input in good:
+            (corpus / hashlib.sha256(seed_input).hexdigest()).write_bytes(seed_input)
+        dictionary = Path(folder) / "words.txt"
+        dictionary.write_text("".join(f'"{word.decode()}"\n' for word in words(good)))
+        options = [name, str(seconds), str(seed), str(corpus), str(dictionary)]
+        command = [sys.executable, "-m", "scripts.fuzzing.guided", *options]
         ended = subprocess.run(command, check=False, timeout=seconds + GRACE_SECONDS)
     if ended.returncode != 0:
         print(f"scripts/fuzz: {name} broke; the input is in {crash_folder(name)}", file=sys.stderr)
