@@ -264,7 +264,6 @@ def _run_resumed(state: RunState, event: RunResumed) -> None:
 
 def _run_reopened(state: RunState, event: RunReopened) -> None:
     state.status = "running"
-    state.closing = None
     state.output = None
     state.output_ref = None
     state.error = None
