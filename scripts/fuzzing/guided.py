@@ -33,7 +33,12 @@ def main() -> None:
         "-artifact_prefix=" + corpus + "/",
     ]
     run = keeping_what_breaks(targets.TARGETS[name], crash_folder(name))
-    mutate = json_mutator(atheris.Mutate) if name in targets.JSON_TARGETS else None
+
+    def as_bytes(data: bytes, max_size: int) -> bytes:
+        changed: bytes = atheris.Mutate(data, max_size)  # another function since the fuzzing has begun
+        return changed
+
+    mutate = json_mutator(as_bytes) if name in targets.JSON_TARGETS else None
     atheris.Setup([sys.argv[0], *options, corpus], run, custom_mutator=mutate)
     atheris.Fuzz()
 

@@ -89,6 +89,7 @@ def mutate(mutants: Sequence[tuple[Path, Mutant]], seconds: float, tests: Iterab
     session = TellingSession(mutants, seconds)
     # Plain assertions, because what rewrites them compiles modules in its own way.
     options = ["-q", "-s", "--no-header", "--no-summary", "--assert=plain", "-p", "no:cacheprovider"]
+    options += ["--timeout", "0"]  # tests that are traced are slow; mutants have limits of their own
     ended = pytest.main([*options, *(str(CHECKOUT / test) for test in tests)], plugins=[session])
     if session.error is not None:
         raise session.error

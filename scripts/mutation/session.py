@@ -15,6 +15,7 @@ import resource
 import signal
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,6 +32,9 @@ from scripts.mutation.planting import LoadedModule
 MIN_CPU_SECONDS_PER_TEST: Final = 5.0
 SLOWER_THAN_MEASURED_MAX: Final = 5
 """A test that needs more CPU time than this many times what it needed while it was traced runs on for ever."""
+
+MAX_SECONDS_PER_TEST: Final = 300
+"""One that waits for what never comes uses no CPU time."""
 
 MEMORY_OF_A_CHILD_BYTES: Final = 4 << 30
 
@@ -91,8 +95,8 @@ class MutationSession:
         self._has_failed = self._has_failed or report.failed
 
     def _measure(self, files: frozenset[str]) -> list[Measured]:
-        told, status = _in_child(lambda out: pickle.dump(self._measured_here(files), out))
-        if status != 0:
+        told, status = _in_child(lambda out: pickle.dump(self._measured_here(files), out), is_silent=False)
+        if status != PASSED:
             raise TestsFailError(f"the tests can't be measured: their process ended with {status}")
         measured: list[Measured] = pickle.loads(told)  # noqa: S301 - from our own child
         return measured
@@ -155,8 +159,9 @@ class MutationSession:
         for index in tests:
             out.write(b"%d\n" % index)
             out.flush()
+            signal.alarm(MAX_SECONDS_PER_TEST)
             limit = max(MIN_CPU_SECONDS_PER_TEST, SLOWER_THAN_MEASURED_MAX * self._measured[index].seconds)
-            signal.setitimer(signal.ITIMER_PROF, limit)  # its signal ends the process
+            signal.setitimer(signal.ITIMER_PROF, limit)  # either signal ends the process
             self._has_failed = False
             self._run(index)
             if self._has_failed:
@@ -167,8 +172,8 @@ class MutationSession:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
 
 
-def _in_child(work: Callable[[BinaryIO], None]) -> tuple[bytes, int]:
-    """Do some work in a child, silently, in bounded memory: what it has written to its pipe, and how it ended."""
+def _in_child(work: Callable[[BinaryIO], None], *, is_silent: bool = True) -> tuple[bytes, int]:
+    """Do some work in a child, in bounded memory: what it has written to its pipe, and how it ended."""
     read, write = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -178,13 +183,17 @@ def _in_child(work: Callable[[BinaryIO], None]) -> tuple[bytes, int]:
             os.close(read)
             silence = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silence, 1)
-            os.dup2(silence, 2)
+            if is_silent:
+                os.dup2(silence, 2)
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY_OF_A_CHILD_BYTES, resource.RLIM_INFINITY))
             with os.fdopen(write, "wb") as out:
                 work(out)
             os._exit(PASSED)
+        except BaseException:  # noqa: BLE001 - whatever it is, it must not go on as if this were the parent
+            traceback.print_exc()
+            sys.stderr.flush()
         finally:
-            os._exit(FAILED)  # whatever was raised must not go on as if this were the parent
+            os._exit(FAILED)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
         told = pipe.read()

@@ -184,6 +184,13 @@ def test_steps_that_failed_are_undone_again_and_others_not():
     assert state.undoable == ["a", "c"]
 
 
+def test_a_step_that_was_undone_and_is_done_anew_is_not_undone_yet():
+    state = undoable("a", "b")
+    after([runs(f"b{UNDO_SUFFIX}", 2), settled(f"b{UNDO_SUFFIX}")], [RunEnded(status="failed")], state=state)
+    after([RunReopened(nodes=(NodeReset(node="b"),))], state=state)
+    assert state.nodes[f"b{UNDO_SUFFIX}"] == NodeState(generation=2)
+
+
 def test_an_undo_that_begins_anew_has_generations_of_its_own():
     state = undoable("a")
     undo = f"a{UNDO_SUFFIX}"
