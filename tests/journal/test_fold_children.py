@@ -256,6 +256,12 @@ def test_a_scatter_does_those_children_anew_that_are_named_and_those_that_are_no
     assert state.nodes[f"each[2]{UNDO_SUFFIX}"] == NodeState(generation=2)
 
 
+def test_children_that_a_redrive_has_not_come_to_are_counted_once_by_the_next():
+    state = reset(scattered(), NodeReset(node="each", keeps_children=True))
+    reset(state, NodeReset(node="each", keeps_children=True))
+    assert (fanout_of(state).again, fanout_of(state).open, counts(state)) == ([1, 0], 0, (4, 2, 0, 0))
+
+
 def test_children_that_are_done_anew_start_before_those_that_never_were():
     state = reset(scattered(), NodeReset(node="each", keeps_children=True))
     resumed = ScatterStarted(node="each", total=5, is_resumed=True)
