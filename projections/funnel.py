@@ -6,14 +6,20 @@ which the end was decided; where a control or a deadline decided it, no step did
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Mapping
 
 import asyncpg
 
-from ductor.journal.events import Event, NodeSettled, RunClosing, RunContinued, RunEnded, RunStarted
-from ductor.projections.model import Projection, RunRow
-from ductor.projections.open_steps import BEGINNING, SCHEMA, OpenSteps, read_open_steps, write_open_steps
+from ductor.projections.batch import RowBatch
+from ductor.projections.model import Projection
+from ductor.projections.open_steps import SCHEMA, StepSpans, read_open_steps, write_open_steps
+from ductor.projections.outlines import (
+    ClosingOutline,
+    ContinuedOutline,
+    EndedOutline,
+    SettledOutline,
+    StartedOutline,
+)
 from ductor.projections.rows import step_name
 
 VersionKey = tuple[str, str, str]
@@ -22,8 +28,6 @@ FlowKey = tuple[str, str, str]
 """Measure, step, target; the last two are empty where the measure has none."""
 FlowChanges = dict[VersionKey, dict[FlowKey, int]]
 """What a batch of rows adds, by version of a definition."""
-
-_ENDS: frozenset[type[Event]] = frozenset({RunEnded, RunContinued})
 
 
 class FunnelProjection(Projection):
@@ -59,67 +63,72 @@ FROM flow
 """
     }
 
-    async def apply_rows(self, rows: Sequence[RunRow], connection: asyncpg.Connection) -> None:
+    async def apply_batch(self, batch: RowBatch, connection: asyncpg.Connection) -> None:
         """Add up the batch, and add it to what is there."""
-        steps = await read_open_steps(connection, rows)
-        ending = _ending_runs(rows)
+        spans = batch.spans(await read_open_steps(connection, batch))
+        ending = _ending_runs(batch)
         before: dict[str, str] = {}
         if ending:
             before = {row[0]: row[1] for row in await connection.fetch(_READ_CLOSING, ending)}
         closing = dict(before)
-        changes = funnel_changes(rows, steps, closing)
-        await write_open_steps(connection, steps, rows)
+        changes = funnel_changes(batch, spans, closing)
+        await write_open_steps(connection, spans)
         await _write_closing(connection, before, closing)
         counts = sorted((*version, *key, count) for version, of in changes.items() for key, count in of.items())
         if counts:
             await connection.execute(_ADD, *(list(column) for column in zip(*counts, strict=True)))
 
 
-def funnel_changes(rows: Sequence[RunRow], steps: OpenSteps, closing: dict[str, str]) -> FlowChanges:
-    """What the rows add. `steps` and `closing` (the step that decided the end, by run) are changed to what holds after
-    them."""
+def funnel_changes(batch: RowBatch, spans: StepSpans, closing: dict[str, str]) -> FlowChanges:
+    """What a batch adds. `closing` (the step that decided the end, by run) is changed to what holds after it."""
     changes: FlowChanges = defaultdict(lambda: defaultdict(int))
-    for row in rows:
-        head = row.head
-        run_id, counts = head.run_id, changes[head.tenant, head.definition, head.manifest_hash]
-        decisive, has_failed = "", False
-        for event in row.events:
-            kind = type(event)  # compared and not asked by isinstance: this is where the time goes
-            if kind in BEGINNING:
-                node = event.node  # type: ignore[union-attr]
-                if steps.begin(run_id, node, row.at_us):
-                    counts["entered", step_name(node), ""] += 1
-            elif kind is NodeSettled:
-                settled = cast("NodeSettled", event)
-                step, status = step_name(settled.node), settled.status
-                _settled(counts, step, settled, was_open=steps.settle(run_id, settled.node) is not None)
-                if status == "failed" or (status == "succeeded" and not has_failed):
-                    decisive, has_failed = step, status == "failed"
-            elif kind is RunClosing:
-                closing[run_id] = decisive
-            elif kind in _ENDS:
-                status_of_run = event.status if isinstance(event, RunEnded) else "continued"
-                counts["ended", closing.pop(run_id, decisive), status_of_run] += 1
-                steps.end(run_id)
-            elif kind is RunStarted:
-                counts["started", "", ""] += 1
+    tally = batch.tally
+    counts_of = [changes[one.tenant, one.definition, one.manifest_hash] for one in tally.scopes]
+    for (scope, step), count in spans.entered.items():
+        counts_of[scope]["entered", step, ""] += count
+    for (scope, step, status, taken, untaken), count in tally.settled.items():
+        counts = counts_of[scope]
+        counts["settled", step, status] += count
+        for target in taken:
+            counts["taken", step, step_name(target)] += count
+        for target in untaken:
+            counts["untaken", step, step_name(target)] += count
+    for row, event in tally.about_runs:
+        run_id, counts = batch.columns.run_ids[row], counts_of[tally.scope_of_row[row]]
+        if isinstance(event, StartedOutline):
+            counts["started", "", ""] += 1
+        elif isinstance(event, ClosingOutline):
+            closing[run_id] = _decisive(batch, row, event)
+        elif isinstance(event, EndedOutline | ContinuedOutline):
+            status_of_run = event.status if isinstance(event, EndedOutline) else "continued"
+            decisive = closing.pop(run_id) if run_id in closing else _decisive(batch, row, event)
+            counts["ended", decisive, status_of_run] += 1
     return changes
 
 
-def _settled(counts: dict[FlowKey, int], step: str, event: NodeSettled, *, was_open: bool) -> None:
-    status = event.status
-    if not was_open and status in ("succeeded", "failed"):  # the tick has carried it out at once
-        counts["entered", step, ""] += 1
-    counts["settled", step, status] += 1
-    for target in event.taken:
-        counts["taken", step, step_name(target)] += 1
-    for target in event.untaken:
-        counts["untaken", step, step_name(target)] += 1
+def _decisive(batch: RowBatch, row: int, end: ClosingOutline | EndedOutline | ContinuedOutline) -> str:
+    """The step that failed, or else the last one that succeeded, in a row before the event that ends the run."""
+    decisive, has_failed = "", False
+    for event in batch.outlines[row]:
+        if event is end:
+            break
+        if isinstance(event, SettledOutline) and (
+            event.status == "failed" or (event.status == "succeeded" and not has_failed)
+        ):
+            decisive, has_failed = step_name(event.node), event.status == "failed"
+    return decisive
 
 
-def _ending_runs(rows: Sequence[RunRow]) -> list[str]:
+def _ending_runs(batch: RowBatch) -> list[str]:
     """Runs that end in the batch, and may have begun to close before it."""
-    found = {row.head.run_id: None for row in rows if row.version > 1 and type(row.events[-1]) in _ENDS}
+    started: set[str] = set()
+    found: dict[str, None] = {}
+    for row, event in batch.tally.about_runs:
+        run_id = batch.columns.run_ids[row]
+        if isinstance(event, StartedOutline):
+            started.add(run_id)
+        elif isinstance(event, EndedOutline | ContinuedOutline) and run_id not in started:
+            found[run_id] = None
     return list(found)
 
 

@@ -29,7 +29,7 @@ async def make(connection: asyncpg.Connection, checkpoint: Checkpoint, projectio
     if not await _lock(connection, checkpoint):
         return False
     await connection.execute(f'CREATE SCHEMA "{checkpoint.schema}"')
-    await enter_schema(connection, checkpoint)
+    await connection.execute(schema_entry(checkpoint))
     await connection.execute(projection.schema)
     await _note(connection, checkpoint, "is_made = true")
     return True
@@ -39,7 +39,7 @@ async def index(connection: asyncpg.Connection, checkpoint: Checkpoint, projecti
     """Make the further indexes of full tables, and have the planner know what is in them. Whether it could be done."""
     if not await _lock(connection, checkpoint):
         return False
-    await enter_schema(connection, checkpoint)
+    await connection.execute(schema_entry(checkpoint))
     if projection.indexes:
         await connection.execute(projection.indexes, timeout=INDEX_TIMEOUT_S)
     tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = $1", checkpoint.schema)
@@ -60,7 +60,7 @@ async def swap(connection: asyncpg.Connection, checkpoint: Checkpoint, projectio
         *checkpoint.key,
     )
     await _note(connection, checkpoint, "stage = 'serving'")
-    await enter_schema(connection, checkpoint)
+    await connection.execute(schema_entry(checkpoint))
     for name, query in projection.views.items():
         await _replace_view(connection, name, query)
     return True
@@ -75,9 +75,9 @@ async def drop(connection: asyncpg.Connection, checkpoint: Checkpoint) -> None:
     )
 
 
-async def enter_schema(connection: asyncpg.Connection, checkpoint: Checkpoint) -> None:
-    """Until the end of the transaction, tables without a schema are those of this generation."""
-    await connection.execute(f'SET LOCAL search_path TO "{checkpoint.schema}", public')
+def schema_entry(checkpoint: Checkpoint) -> str:
+    """SQL after which, until the end of the transaction, tables without a schema are those of this generation."""
+    return f'SET LOCAL search_path TO "{checkpoint.schema}", public'
 
 
 async def _lock(connection: asyncpg.Connection, checkpoint: Checkpoint) -> bool:

@@ -22,7 +22,7 @@ the rows and its own tables: a batch may be rolled back and come again in smalle
 import re
 from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import asyncpg
 import msgspec
@@ -30,6 +30,9 @@ import msgspec
 from ductor.journal.events import AnyEvent
 from ductor.journal.records import FeedPosition, Head
 from ductor.projections.errors import InvalidProjectionError
+
+if TYPE_CHECKING:
+    from ductor.projections.batch import RowBatch
 
 NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,39}")
 VIEW_PATTERN = re.compile(r"report_[a-z0-9_]{1,48}")
@@ -123,6 +126,10 @@ class Projection(ABC):
                 last += 1
             await connection.executemany(text, [one.arguments for one in statements[first:last]])
             first = last
+
+    async def apply_batch(self, batch: "RowBatch", connection: asyncpg.Connection) -> None:
+        """The same by columns and by counts that projections share; the built-in ones work so."""
+        await self.apply_rows(batch.rows, connection)
 
 
 def check_projections(projections: Iterable[Projection]) -> tuple[Projection, ...]:

@@ -1,12 +1,19 @@
-"""Pages of the feed, the next one read while the one before is applied."""
+"""Pages of the feed with what is known of their runs, decoded; the next one is read while the one before is applied.
+
+Heads are read after the rows, and a page before the one that follows it. So a head is never older than the rows of its
+page, and what the last page says of a run is what its head says.
+"""
 
 import asyncio
-from collections.abc import Sequence
 
 import msgspec
 
-from ductor.journal.records import FeedEntry, FeedPosition
-from ductor.journal.store import Store
+from ductor.journal.postgres.feed import FeedColumns
+from ductor.journal.postgres.store import PostgresStore
+from ductor.journal.records import FeedPosition, Head
+from ductor.projections.batch import RowBatch, row_batch
+from ductor.projections.database import ModelDatabase
+from ductor.projections.heads import read_heads
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -14,15 +21,32 @@ class Page(msgspec.Struct, frozen=True):
 
     after: FeedPosition
     limit: int
-    entries: Sequence[FeedEntry]
+    columns: FeedColumns
+    heads: dict[str, Head]
+    batch: RowBatch
     is_last: bool
+
+    @property
+    def end(self) -> FeedPosition:
+        """The place of its last row; where it has none, the one after which it was to begin."""
+        return self.columns.position(-1) if len(self.columns) else self.after
+
+    def up_to(self, position: FeedPosition) -> "Page":
+        """Its rows up to a place. Those that go back in the feed have many, and meet the others once: it is decoded
+        again."""
+        count = self.columns.count_up_to(position)
+        if count == len(self.columns):
+            return self
+        columns = self.columns.only(range(count))
+        return Page(self.after, self.limit, columns, self.heads, row_batch(columns, self.heads), is_last=False)
 
 
 class FeedPages:
     """Reads pages of at most `max_bytes` of events as stored; at most one is read ahead."""
 
-    def __init__(self, store: Store, max_bytes: int) -> None:
+    def __init__(self, store: PostgresStore, database: ModelDatabase, max_bytes: int) -> None:
         self._store = store
+        self._database = database
         self._max_bytes = max_bytes
         self._ahead: asyncio.Task[Page] | None = None
 
@@ -32,7 +56,7 @@ class FeedPages:
         return self._ahead is not None
 
     async def page(self, after: FeedPosition, limit: int) -> Page:
-        """The rows after a place. Raises what the store raises."""
+        """The rows after a place. Raises what the store and the database raise."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             page = await ahead
@@ -52,7 +76,11 @@ class FeedPages:
             await asyncio.gather(ahead, return_exceptions=True)
 
     async def _read(self, after: FeedPosition, limit: int) -> Page:
-        entries = await self._store.feed(after, limit, max_bytes=self._max_bytes)
+        columns = await self._store.feed_columns(after, limit, max_bytes=self._max_bytes)
+        heads: dict[str, Head] = {}
+        if len(columns):
+            async with self._database.connection() as connection:
+                heads = await read_heads(connection, columns.run_ids)
         # what is stored is never longer than the text: a page whose text is below the bound was not cut by it
-        size_bytes = sum(len(entry.transition.events) for entry in entries)
-        return Page(after, limit, entries, is_last=len(entries) < limit and size_bytes < self._max_bytes)
+        is_last = len(columns) < limit and sum(columns.size_bytes) < self._max_bytes
+        return Page(after, limit, columns, heads, row_batch(columns, heads), is_last)

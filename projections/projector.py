@@ -21,7 +21,7 @@ Failure cases:
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
@@ -31,14 +31,13 @@ import msgspec
 
 from ductor.definitions.errors import DuctorError
 from ductor.journal.postgres.store import PostgresStore
-from ductor.journal.records import FeedEntry, FeedPosition
+from ductor.journal.records import FeedPosition
 from ductor.projections import checkpoints, generations
+from ductor.projections.batch import RowBatch
 from ductor.projections.checkpoints import Checkpoint, failure_text
 from ductor.projections.database import DATABASE_AWAY, PASSING_FAILURES, ModelDatabase
-from ductor.projections.heads import read_heads
-from ductor.projections.model import Projection, RunRow, check_projections
-from ductor.projections.pages import FeedPages
-from ductor.projections.rows import run_rows
+from ductor.projections.model import Projection, check_projections
+from ductor.projections.pages import FeedPages, Page
 
 FIRST_BATCH_ROWS = 250
 """Rows of a projection's first batch; while batches are quick they double."""
@@ -116,7 +115,7 @@ class Projector:
         self._database = database or ModelDatabase(store.settings)
         self._members: dict[Key, Member] = {}
         self._claimed_at_s: float | None = None
-        self._pages = FeedPages(store, self._options.batch_bytes)
+        self._pages = FeedPages(store, self._database, self._options.batch_bytes)
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
 
@@ -281,22 +280,21 @@ class Projector:
     async def _carry_on(self, position: FeedPosition, members: list[Member], until: FeedPosition | None) -> bool:
         limit = min(member.rows_limit for member in members)
         page = await self._pages.page(position, limit)
-        entries = page.entries
         if until is not None:
-            entries = [entry for entry in entries if entry.position <= until]
+            page = page.up_to(until)
         elif not page.is_last:
-            self._pages.read_ahead(entries[-1].position, limit)
+            self._pages.read_ahead(page.end, limit)
+        count = len(page.columns)
         # where rows were removed from the journal there may be none left up to the next group
-        to = entries[-1].position if entries else until
+        to = page.end if count else until
         if to is not None:
             began_s = time.monotonic()
-            done = await self._apply(members, entries, to)
-            self._adapt(done, len(entries), (time.monotonic() - began_s) * 1_000)
+            done = await self._apply(members, page, to)
+            self._adapt(done, count, (time.monotonic() - began_s) * 1_000)
         has_worked = to is not None
         if page.is_last and until is None:
-            end = entries[-1].position if entries else position
             for member in members:
-                if member.checkpoint.stage == "building" and member.checkpoint.position == end:
+                if member.checkpoint.stage == "building" and member.checkpoint.position == page.end:
                     has_worked |= await self._complete(member)
         return has_worked
 
@@ -307,18 +305,18 @@ class Projector:
             elif count >= member.rows_limit and took_ms < self._options.batch_ms / 2:
                 member.rows_limit = min(2 * member.rows_limit, self._options.batch_rows)
 
-    async def _apply(self, members: list[Member], entries: Sequence[FeedEntry], to: FeedPosition) -> list[Member]:
+    async def _apply(self, members: list[Member], page: Page, to: FeedPosition) -> list[Member]:
         """One batch for one group, up to a place; those that have taken it. Those that fail on it fall behind."""
         failed: list[tuple[Member, Exception]] = []
+        columns, batch = page.columns, page.batch
         async with self._database.transaction() as connection:
             # a batch that a crash of the server takes back is taken back together with its checkpoint, and comes again
             await connection.execute("SET LOCAL synchronous_commit TO off")
             ours = await self._lock(connection, members)
-            heads = await read_heads(connection, (entry.transition.run_id for entry in entries))
-            rows = run_rows(entries, heads)
             done: list[Member] = []
             for member in ours:
-                error = await _try(connection, partial(_apply_to, connection, member, rows))
+                apply = partial(_apply_to, connection, member, batch)
+                error = await _try(connection, apply, generations.schema_entry(member.checkpoint))
                 if error is None:
                     done.append(member)
                 else:
@@ -328,17 +326,17 @@ class Projector:
                     connection,
                     [member.checkpoint.key for member in done],
                     to,
-                    rows=len(entries),
-                    skipped_events=sum(row.skipped_events for row in rows),
-                    at_us=max((entry.transition.at_us for entry in entries), default=0),
+                    rows=len(columns),
+                    skipped_events=batch.skipped_events,
+                    at_us=max(columns.at_us, default=0),
                 )
         for member in done:
             member.moved_to(to)
         for member, error in failed:
-            if len(entries) == 1:
-                await self._stand_still(member, entries[0], error)
+            if len(columns) == 1:
+                await self._stand_still(member, (columns.run_ids[0], columns.versions[0]), error)
             else:
-                member.rows_limit = len(entries) // 2
+                member.rows_limit = len(columns) // 2
         return done
 
     async def _lock(self, connection: asyncpg.Connection, members: list[Member]) -> list[Member]:
@@ -358,9 +356,9 @@ class Projector:
         """It is somebody else's, or not what it was: whether it is ours again shows with the next claim."""
         self._members.pop(member.checkpoint.key, None)
 
-    async def _stand_still(self, member: Member, entry: FeedEntry | None, error: Exception) -> None:
+    async def _stand_still(self, member: Member, at: tuple[str, int] | None, error: Exception) -> None:
         checkpoint = member.checkpoint
-        run_id, version = (entry.transition.run_id, entry.transition.version) if entry is not None else (None, None)
+        run_id, version = at if at is not None else (None, None)
         async with self._database.transaction() as connection:
             await checkpoints.record_failure(connection, checkpoint, run_id, version, failure_text(error))
         self._lose(member)
@@ -375,18 +373,22 @@ class Projector:
         )
 
 
-async def _try(connection: asyncpg.Connection, work: Callable[[], Awaitable[T]]) -> T | Exception:
-    """Do all of `work` or nothing; the error that it has made itself. Raises what says nothing of the work."""
+async def _try(connection: asyncpg.Connection, work: Callable[[], Awaitable[T]], first: str = "") -> T | Exception:
+    """Do all of `work` or nothing; the error that it has made itself. Raises what says nothing of the work.
+
+    `first` is SQL for before it, sent along with the savepoint: round trips are what a batch costs besides its rows.
+    For the same reason the savepoint is left to the end of the transaction.
+    """
+    await connection.execute(f"SAVEPOINT attempt; {first}")
     try:
-        async with connection.transaction():
-            return await work()
+        return await work()
     except Exception as error:
         if connection.is_closed() or isinstance(error, PASSING_FAILURES):
             raise
+        await connection.execute("ROLLBACK TO SAVEPOINT attempt")
         return error
 
 
-async def _apply_to(connection: asyncpg.Connection, member: Member, rows: Sequence[RunRow]) -> None:
-    await generations.enter_schema(connection, member.checkpoint)
-    if rows:
-        await member.projection.apply_rows(rows, connection)
+async def _apply_to(connection: asyncpg.Connection, member: Member, batch: RowBatch) -> None:
+    if len(batch):
+        await member.projection.apply_batch(batch, connection)

@@ -1,25 +1,26 @@
-"""Journal rows of the feed as values for projections: decoded once for all that stand at one place.
+"""The events of journal rows, and what of them is known here.
 
 A row that a newer version of the software wrote may hold events, or fields of events, that are not known here. A fold
 must refuse such a row; a read model passes over what it does not know, and counts it.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
 
-from ductor.journal.codec import decode_events
+from ductor.journal.codec import decode_events, encode_events
 from ductor.journal.errors import UnknownEventError
 from ductor.journal.events import AnyEvent, Event
-from ductor.journal.records import FeedEntry, Head
-from ductor.projections.model import RunRow
+from ductor.journal.postgres.feed import FeedColumns
+from ductor.projections.outlines import PageOutlines, decode_outlines
 
 STEP_NAMES_REMEMBERED = 10_000
 """Names of nodes whose step is looked up and not worked out again."""
 
 _CHILD_NUMBER = re.compile(r"\[\d+\]")
+_PAGE_DECODER: msgspec.json.Decoder[list[list[AnyEvent]]] = msgspec.json.Decoder(list[list[AnyEvent]])
 
 
 @lru_cache(STEP_NAMES_REMEMBERED)
@@ -28,19 +29,29 @@ def step_name(node: str) -> str:
     return _CHILD_NUMBER.sub("[]", node) if "]" in node else node
 
 
-def run_rows(entries: Iterable[FeedEntry], heads: Mapping[str, Head]) -> list[RunRow]:
-    """Rows with the heads of their runs. Rows of a run that is not there any more are left out."""
-    rows: list[RunRow] = []
-    for entry in entries:
-        transition = entry.transition
-        head = heads.get(transition.run_id)
-        if head is None:
-            continue
-        events, skipped = known_events(transition.events, transition.run_id, transition.version)
-        rows.append(
-            RunRow(head, transition.version, transition.at_us, events, len(transition.events), skipped, entry.position)
-        )
-    return rows
+def outlines_of_page(columns: FeedColumns) -> tuple[PageOutlines, dict[int, int]]:
+    """The outlines of each row's known events, and, by row, how many are not known where there are any."""
+    try:
+        return decode_outlines(columns.events), {}
+    except (msgspec.DecodeError, RecursionError):
+        known_by_row, skipped_by_row = events_of_page(columns)
+        text = b"[" + b",".join(map(encode_events, known_by_row)) + b"]"
+        return decode_outlines(text), skipped_by_row
+
+
+def events_of_page(columns: FeedColumns) -> tuple[list[list[AnyEvent]], dict[int, int]]:
+    """The known events of each row, and, by row, how many are not known where there are any."""
+    try:
+        return _PAGE_DECODER.decode(columns.events), {}
+    except (msgspec.DecodeError, RecursionError):
+        events: list[list[AnyEvent]] = []
+        skipped_by_row: dict[int, int] = {}
+        for row, text in enumerate(columns.texts()):
+            known, skipped = known_events(text, columns.run_ids[row], columns.versions[row])
+            events.append(known)
+            if skipped:
+                skipped_by_row[row] = skipped
+        return events, skipped_by_row
 
 
 def known_events(text: bytes, run_id: str, version: int) -> tuple[list[AnyEvent], int]:

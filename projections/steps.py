@@ -6,20 +6,20 @@ of hours can be added up.
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import cast
 
 import asyncpg
 import msgspec
 
-from ductor.journal.events import AttemptFinished, ErrorInfo, NodeSettled, RunContinued, RunEnded
-from ductor.projections.model import Projection, RunRow
-from ductor.projections.open_steps import BEGINNING, SCHEMA, OpenSteps, read_open_steps, write_open_steps
+from ductor.journal.events import ErrorInfo
+from ductor.projections.batch import RowBatch
+from ductor.projections.model import Projection
+from ductor.projections.open_steps import SCHEMA, StepSpans, read_open_steps, write_open_steps
+from ductor.projections.outlines import AttemptOutline, SettledOutline
 from ductor.projections.rows import step_name
 
-HOUR_US = 3_600_000_000
 BUCKET_BASE = 1.1
 """Upper end of a bucket by its lower one. The middle of a bucket is off by less than 5 %."""
 _LOG_BASE = math.log(BUCKET_BASE)
@@ -149,11 +149,11 @@ FROM step_failure
 """,
     }
 
-    async def apply_rows(self, rows: Sequence[RunRow], connection: asyncpg.Connection) -> None:
+    async def apply_batch(self, batch: RowBatch, connection: asyncpg.Connection) -> None:
         """Add up the batch, and add it to what is there."""
-        steps = await read_open_steps(connection, rows)
-        changes = step_changes(rows, steps)
-        await write_open_steps(connection, steps, rows)
+        spans = batch.spans(await read_open_steps(connection, batch))
+        changes = step_changes(batch, spans)
+        await write_open_steps(connection, spans)
         in_order = [
             ((tenant, definition, step, hour_us), change)
             for (tenant, definition, hour_us), by_step in changes.items()
@@ -172,31 +172,29 @@ FROM step_failure
                 await connection.execute(statement, *_columns(rows_to_add))
 
 
-def step_changes(rows: Sequence[RunRow], steps: OpenSteps) -> StepChanges:
-    """What the rows add. `steps` is changed: it holds what is open after them."""
+def step_changes(batch: RowBatch, spans: StepSpans) -> StepChanges:
+    """What a batch adds."""
     changes: StepChanges = defaultdict(lambda: defaultdict(StepChange))
-    for row in rows:
-        head, at_us = row.head, row.at_us
-        run_id = head.run_id
-        by_step = changes[head.tenant, head.definition, at_us - at_us % HOUR_US]
-        error: ErrorInfo | None = None
-        failed_node = ""
-        for event in row.events:
-            kind = type(event)  # compared and not asked by isinstance: this is where the time goes
-            if kind in BEGINNING:
-                steps.begin(run_id, event.node, at_us)  # type: ignore[union-attr]
-            elif kind is AttemptFinished:
-                finished = cast("AttemptFinished", event)
-                if finished.error is not None:
-                    error, failed_node = finished.error, finished.node
-                _attempt_finished(by_step[step_name(finished.node)], finished, row)
-            elif kind is NodeSettled:
-                settled = cast("NodeSettled", event)
-                # a worker step's error came with its last attempt
-                of_attempt = error if failed_node == settled.node else None
-                _settled(by_step[step_name(settled.node)], settled, row, steps.settle(run_id, settled.node), of_attempt)
-            elif kind is RunEnded or kind is RunContinued:
-                steps.end(run_id)
+    tally, times_us = batch.tally, batch.columns.at_us
+    by_step_of = [changes[one.tenant, one.definition, one.hour_us] for one in tally.scopes]
+    for (scope, step), attempts in tally.attempts.items():
+        counts = by_step_of[scope][step].counts
+        counts.attempts += attempts.count
+        counts.attempt_us += attempts.took_us
+    for (scope, step, status, _, _), count in tally.settled.items():
+        _count(by_step_of[scope][step].counts, status, count)
+    for (scope, step), durations_us in spans.durations_us.items():
+        _took(by_step_of[scope][step], durations_us)
+    for row, event in _failures(batch, spans):
+        change = by_step_of[tally.scope_of_row[row]][step_name(event.node)]
+        if isinstance(event, AttemptOutline):
+            change.counts.attempts_failed += 1
+            failure = change.failures[_type_of(event.error)]
+            failure.attempts_failed += 1
+        else:
+            failure = change.failures[_type_of(event.error or _error_of_attempt(batch, row, event))]
+            failure.failed += 1
+        failure.last_at_us, failure.last_run_id = times_us[row], batch.columns.run_ids[row]
     return changes
 
 
@@ -205,39 +203,41 @@ def bucket_of(duration_us: int) -> int:
     return math.ceil(math.log(duration_us) / _LOG_BASE) if duration_us > 1 else 0
 
 
-def _attempt_finished(change: StepChange, event: AttemptFinished, row: RunRow) -> None:
-    counts = change.counts
-    counts.attempts += 1
-    if event.finished_at_us > event.started_at_us:
-        counts.attempt_us += event.finished_at_us - event.started_at_us
-    if event.outcome == "failed":
-        counts.attempts_failed += 1
-        failure = change.failures[_type_of(event.error)]
-        failure.attempts_failed += 1
-        failure.last_at_us, failure.last_run_id = row.at_us, row.head.run_id
-
-
-def _settled(
-    change: StepChange, event: NodeSettled, row: RunRow, since_us: int | None, of_attempt: ErrorInfo | None
-) -> None:
-    counts, status = change.counts, event.status
-    if status == "skipped":
-        counts.skipped += 1
-        return
+def _count(counts: StepCounts, status: str, count: int) -> None:
     if status == "succeeded":
-        counts.succeeded += 1
+        counts.succeeded += count
     elif status == "failed":
-        counts.failed += 1
-        failure = change.failures[_type_of(event.error or of_attempt)]
-        failure.failed += 1
-        failure.last_at_us, failure.last_run_id = row.at_us, row.head.run_id
+        counts.failed += count
+    elif status == "skipped":
+        counts.skipped += count
     else:
-        counts.cancelled += 1
-    # a step that the tick carries out at once has never been open
-    duration_us = 0 if since_us is None or since_us > row.at_us else row.at_us - since_us
-    counts.duration_us += duration_us
-    counts.duration_us_max = max(counts.duration_us_max, duration_us)
-    change.durations[bucket_of(duration_us)] += 1
+        counts.cancelled += count
+
+
+def _took(change: StepChange, durations_us: Sequence[int]) -> None:
+    counts = change.counts
+    counts.duration_us += sum(durations_us)
+    counts.duration_us_max = max(counts.duration_us_max, *durations_us)
+    for duration_us, count in Counter(durations_us).items():
+        change.durations[bucket_of(duration_us)] += count
+
+
+def _failures(batch: RowBatch, spans: StepSpans) -> list[tuple[int, AttemptOutline | SettledOutline]]:
+    """Attempts and steps that failed, by row, in the order of rows."""
+    failures: list[tuple[int, AttemptOutline | SettledOutline]] = [*batch.tally.failed_attempts, *spans.failed]
+    failures.sort(key=itemgetter(0))
+    return failures
+
+
+def _error_of_attempt(batch: RowBatch, row: int, end: SettledOutline) -> ErrorInfo | None:
+    """A worker step's error came with its last attempt, in the same row."""
+    error: ErrorInfo | None = None
+    for event in batch.outlines[row]:
+        if event is end:
+            break
+        if isinstance(event, AttemptOutline) and event.error is not None:
+            error = event.error if event.node == end.node else None
+    return error
 
 
 def _type_of(error: ErrorInfo | None) -> str:

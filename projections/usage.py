@@ -1,14 +1,14 @@
 """`usage`: what each tenant has used on each day (UTC)."""
 
-from collections import defaultdict
-from collections.abc import Sequence
-from typing import cast
+from collections import Counter, defaultdict
 
 import asyncpg
 import msgspec
 
-from ductor.journal.events import AttemptFinished, NodeSettled, RunContinued, RunEnded, RunStarted
-from ductor.projections.model import Projection, RunRow
+from ductor.projections.batch import RowBatch
+from ductor.projections.model import Projection
+from ductor.projections.outlines import ContinuedOutline, EndedOutline, StartedOutline
+from ductor.projections.tally import AboutRun
 
 DAY_US = 24 * 3_600_000_000
 
@@ -60,39 +60,42 @@ FROM usage_day
 """
     }
 
-    async def apply_rows(self, rows: Sequence[RunRow], connection: asyncpg.Connection) -> None:
+    async def apply_batch(self, batch: RowBatch, connection: asyncpg.Connection) -> None:
         """Add up the batch, and add it to what is there."""
-        changes = usage_changes(rows)
+        changes = usage_changes(batch)
         if changes:
             counts = [(*key, *msgspec.structs.astuple(one)) for key, one in sorted(changes.items())]
             await connection.execute(_ADD, *(list(column) for column in zip(*counts, strict=True)))
 
 
-def usage_changes(rows: Sequence[RunRow]) -> dict[DayKey, UsageCounts]:
-    """What the rows add, by tenant and day."""
+def usage_changes(batch: RowBatch) -> dict[DayKey, UsageCounts]:
+    """What a batch adds, by tenant and day."""
     changes: dict[DayKey, UsageCounts] = defaultdict(UsageCounts)
-    for row in rows:
-        counts = changes[row.head.tenant, row.at_us - row.at_us % DAY_US]
-        counts.journal_rows += 1
-        counts.journal_bytes += row.size_bytes
-        for event in row.events:
-            kind = type(event)  # compared and not asked by isinstance: this is where the time goes
-            if kind is NodeSettled:
-                counts.steps += cast("NodeSettled", event).status != "skipped"
-            elif kind is AttemptFinished:
-                finished = cast("AttemptFinished", event)
-                counts.attempts += 1
-                counts.attempt_us += max(0, finished.finished_at_us - finished.started_at_us)
-            elif kind is RunStarted:
-                counts.runs_started += 1
-            elif kind is RunEnded:
-                status = cast("RunEnded", event).status
-                counts.runs_ended += 1
-                counts.runs_completed += status == "completed"
-                counts.runs_failed += status == "failed"
-            elif kind is RunContinued:
-                counts.runs_ended += 1
+    tally = batch.tally
+    counts_of = [changes[one.tenant, one.hour_us - one.hour_us % DAY_US] for one in tally.scopes]
+    for scope, rows in Counter(tally.scope_of_row).items():
+        counts_of[scope].journal_rows += rows
+    for scope, size_bytes in zip(tally.scope_of_row, batch.columns.size_bytes, strict=True):
+        counts_of[scope].journal_bytes += size_bytes
+    for (scope, _, status, _, _), steps in tally.settled.items():
+        counts_of[scope].steps += steps if status != "skipped" else 0
+    for (scope, _), attempts in tally.attempts.items():
+        counts_of[scope].attempts += attempts.count
+        counts_of[scope].attempt_us += attempts.took_us
+    for row, event in tally.about_runs:
+        _about_the_run(counts_of[tally.scope_of_row[row]], event)
     return changes
+
+
+def _about_the_run(counts: UsageCounts, event: AboutRun) -> None:
+    if isinstance(event, StartedOutline):
+        counts.runs_started += 1
+    elif isinstance(event, EndedOutline):
+        counts.runs_ended += 1
+        counts.runs_completed += event.status == "completed"
+        counts.runs_failed += event.status == "failed"
+    elif isinstance(event, ContinuedOutline):
+        counts.runs_ended += 1
 
 
 _ADD = """

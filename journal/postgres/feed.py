@@ -8,19 +8,90 @@ Ids grow within one cluster only. A database that was dumped and restored into a
 the cluster's identifier, and starts a new era: rows written from then on come after all that were restored.
 """
 
+import sys
+from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
 import asyncpg
+import msgspec
 
 from ductor.journal.postgres.database import Database
 from ductor.journal.postgres.migrations import lock
 from ductor.journal.postgres.rows import transition
+from ductor.journal.postgres.statements import QUERIES, Statement
 from ductor.journal.records import FeedEntry, FeedLag, FeedPosition
 from ductor.journal.store import MAX_FEED_PAGE_BYTES
 
 LAG_ROWS_LIMIT = 100_000
 """Rows that a lag report counts at most."""
 ENDED_TRANSACTION = "a transaction that ended while this report was made"
+
+RUN_ID_CHARACTERS = 36
+# Aggregates take their rows in the order in which the page has them, so that all columns agree.
+_COLUMNS = Statement(
+    f"""
+SELECT string_agg(int4send(era), ''), string_agg(int8send(transaction_id), ''), string_agg(int8send(position), ''),
+    string_agg(run_id, ''), string_agg(int8send(version), ''), string_agg(int8send(at_us), ''),
+    string_agg(int4send(octet_length(events)), ''), '[' || string_agg(events, ',') || ']'
+FROM ({QUERIES["feed"].text}) AS feed
+""",  # noqa: S608 - our own words
+    QUERIES["feed"].parameters,
+)
+
+
+class FeedColumns(msgspec.Struct, frozen=True):
+    """A page of the feed as columns, all of one length and in the feed's order: for whoever reads everything. A value
+    of each column comes at a tenth of the cost of a row's.
+
+    Attributes:
+        events: JSON text of the list of all rows' lists of events.
+        size_bytes: of each row's own text.
+    """
+
+    eras: Sequence[int]
+    transaction_ids: Sequence[int]
+    positions: Sequence[int]
+    run_ids: Sequence[str]
+    versions: Sequence[int]
+    at_us: Sequence[int]
+    size_bytes: Sequence[int]
+    events: bytes
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def position(self, row: int) -> FeedPosition:
+        """The place of a row."""
+        return FeedPosition(self.eras[row], self.transaction_ids[row], self.positions[row])
+
+    def count_up_to(self, position: FeedPosition) -> int:
+        """How many of the rows lie at a place or before it."""
+        return bisect_right(range(len(self)), position, key=self.position)
+
+    def only(self, rows: Sequence[int]) -> "FeedColumns":
+        """Some of the rows, given by their numbers in order."""
+        texts = self.texts()
+        return FeedColumns(
+            [self.eras[row] for row in rows],
+            [self.transaction_ids[row] for row in rows],
+            [self.positions[row] for row in rows],
+            [self.run_ids[row] for row in rows],
+            [self.versions[row] for row in rows],
+            [self.at_us[row] for row in rows],
+            [self.size_bytes[row] for row in rows],
+            b"[" + b",".join(texts[row] for row in rows) + b"]",
+        )
+
+    def texts(self) -> list[bytes]:
+        """The JSON text of each row's events."""
+        # a bracket before the first, a comma before each other
+        starts = accumulate(self.size_bytes, lambda start, size: start + size + 1, initial=1)
+        return [self.events[start : start + size] for start, size in zip(starts, self.size_bytes, strict=False)]
+
+
+EMPTY_PAGE = FeedColumns((), (), (), (), (), (), (), b"[]")
 
 
 class Feed:
@@ -43,6 +114,33 @@ class Feed:
         )
         return [FeedEntry(FeedPosition(row[0], row[1], row[2]), transition(row, 3)) for row in rows]
 
+    async def feed_columns(
+        self, after: FeedPosition, limit: int, *, max_bytes: int = MAX_FEED_PAGE_BYTES
+    ) -> FeedColumns:
+        """The same rows as `feed` gives, without what ties them together (commit ids and hashes)."""
+        values = {
+            "era": after.era,
+            "transaction_id": str(after.transaction_id),
+            "position": after.position,
+            "limit": limit,
+            "max_bytes": max_bytes,
+        }
+        (
+            (eras, transaction_ids, positions, run_ids, versions, at_us, sizes, events),
+        ) = await self._database.fetch_statement("feed_columns", _COLUMNS, values)
+        if positions is None:
+            return EMPTY_PAGE
+        return FeedColumns(
+            _integers("i", eras),
+            _integers("q", transaction_ids),
+            _integers("q", positions),
+            [run_ids[start : start + RUN_ID_CHARACTERS] for start in range(0, len(run_ids), RUN_ID_CHARACTERS)],
+            _integers("q", versions),
+            _integers("q", at_us),
+            _integers("i", sizes),
+            events.encode(),
+        )
+
     async def feed_lag(self, after: FeedPosition) -> FeedLag:
         """How far behind `after` is. At most LAG_ROWS_LIMIT rows are counted."""
         row = await self._database.fetch_row(
@@ -58,6 +156,14 @@ class Feed:
             blocker = await self._database.fetch_row("oldest_transaction")
             blocked_by = str(blocker[0]) if blocker is not None else ENDED_TRANSACTION
         return FeedLag(rows=row["rows"], oldest_age_ms=max(0, row["oldest_age_us"] // 1_000), blocked_by=blocked_by)
+
+
+def _integers(code: str, column: bytes) -> list[int]:
+    """Whole numbers as PostgreSQL sends them: `i` of four bytes, `q` of eight, the highest first."""
+    numbers = array(code, column)
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers.tolist()
 
 
 async def start_era_if_restored(connection: asyncpg.Connection) -> bool:

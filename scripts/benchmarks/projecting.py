@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 
 import asyncpg
@@ -11,6 +11,8 @@ from ductor.journal.codec import decode_events
 from ductor.journal.postgres import PostgresStore, migrate
 from ductor.journal.records import FeedPosition
 from ductor.projections.builtin import builtin_projections
+from ductor.projections.checkpoints import begin_rebuild, schema_of, serving_generation
+from ductor.projections.model import Projection
 from ductor.projections.projector import Projector, ProjectorOptions
 from ductor.projections.read_models import ReadModels
 from ductor.projections.runs import RunsProjection
@@ -23,6 +25,7 @@ from scripts.benchmarks.server import BenchmarkServer
 STEPS = 10
 JOURNAL_ROWS = 500_000
 QUICK_JOURNAL_ROWS = 50_000
+ROUNDS = 2
 IN_FLIGHT = 64
 """Runs whose rows follow each other in turns, as on a host."""
 SEARCHED_RUNS = 1_000_000
@@ -85,40 +88,81 @@ async def _measure_catching_up(server: BenchmarkServer, rows: int) -> Table:
     table = Table(
         name="projections",
         title=f"Read models of {rows:,} journal rows: {STEPS}-step runs, {IN_FLIGHT} side by side",
-        columns=("what", "seconds", "rows_per_s", "events_per_s", "ratio_to_bare_read", "us_per_row_python"),
-        note="bare read: pages of the feed as values, not decoded; all four built-in models are filled together",
+        columns=("what", "seconds", "rows_per_s", "events_per_s", "of_bare_read", "of_bytes_read", "us_per_row_python"),
+        note=f"bare read: the feed in pages of {FEED_PAGE:,} rows, one after the other, each row decoded into its"
+        f" events; read as bytes: the same, not decoded. Best of {ROUNDS} rounds in turns",
     )
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(PostgresStore(dsn))
         connection: asyncpg.Connection = await asyncpg.connect(dsn)
         stack.push_async_callback(connection.close)
-        projector = Projector(store, builtin_projections(), leader="bench", options=ProjectorOptions(claim_ms=0))
-        stack.push_async_callback(projector.stop)
-        await projector.catch_up()
         total, events = await _fill_journal(connection, rows)
-        await server.checkpoint()
-        bare = min([await _bare_read(store) for _ in range(3)])
-        catch_up = await _timed(projector)
-        for projection in builtin_projections():
-            await connection.execute(
-                "INSERT INTO ductor.eec_projection (name, generation, revision) VALUES ($1, 2, $2)",
-                projection.name,
-                projection.revision,
-            )
-        await server.checkpoint()
-        rebuild = await _timed(projector)
-        serving = await connection.fetchval("SELECT min(generation) FROM ductor.eec_projection WHERE stage = 'serving'")
-        assert serving == 2, "not all models were rebuilt"
-        for what, (seconds, cpu_s) in (("bare read", bare), ("catch-up", catch_up), ("rebuild", rebuild)):
+        best: dict[str, tuple[float, float]] = {}
+        for _ in range(ROUNDS):
+            async for what, took in _one_round(server, store, connection):
+                best[what] = min(best.get(what, took), took)
+        for what, (seconds, cpu_s) in best.items():
             table.add(
                 what,
                 round(seconds, 2),
                 round(total / seconds),
                 round(events / seconds),
-                round(bare[0] / seconds, 2),
+                round(best["bare read"][0] / seconds, 2),
+                round(best["read as bytes"][0] / seconds, 2),
                 round(cpu_s / total * 1e6, 1),
             )
     return table
+
+
+async def _one_round(
+    server: BenchmarkServer, store: PostgresStore, connection: asyncpg.Connection
+) -> AsyncIterator[tuple[str, tuple[float, float]]]:
+    """Everything once; what was measured, with seconds and seconds of this process's own work."""
+    yield "read as bytes", await _timed(lambda: _bare_read(store, decodes=False))
+    yield "bare read", await _timed(lambda: _bare_read(store, decodes=True))
+    everything = builtin_projections()
+    for what, chosen in (("all four", everything), *((one.name, (one,)) for one in everything)):
+        await _fall_behind(store, connection, chosen)
+        await server.checkpoint()
+        yield f"catch-up: {what}", await _timed(lambda: _catch_up(store, chosen))  # noqa: B023 - awaited at once
+        for projection in chosen:
+            assert await begin_rebuild(connection, projection.name)
+        await server.checkpoint()
+        yield f"rebuild: {what}", await _timed(lambda: _catch_up(store, chosen))  # noqa: B023
+        await _assert_complete(connection, chosen)
+
+
+async def _fall_behind(store: PostgresStore, connection: asyncpg.Connection, projections: Sequence[Projection]) -> None:
+    """Have models that are read, with all their indexes, and nothing in them."""
+    await connection.execute("UPDATE ductor.eec_projection SET leased_until_us = 0")
+    await _catch_up(store, projections)
+    for projection in projections:
+        generation = await serving_generation(connection, projection.name)
+        assert generation is not None
+        schema = schema_of(projection.name, generation)
+        for (name,) in await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = $1", schema):
+            await connection.execute(f'TRUNCATE "{schema}"."{name}"')
+        await connection.execute(
+            "UPDATE ductor.eec_projection SET era = 0, transaction_id = 0, position = 0, applied_rows = 0"
+            " WHERE name = $1",
+            projection.name,
+        )
+
+
+async def _assert_complete(connection: asyncpg.Connection, projections: Sequence[Projection]) -> None:
+    for projection in projections:
+        behind = await connection.fetchval(
+            "SELECT count(*) FROM ductor.eec_projection WHERE name = $1 AND stage = 'serving'"
+            " AND applied_rows = (SELECT count(*) FROM ductor.eec_workflow_transition)",
+            projection.name,
+        )
+        assert behind == 1, f"{projection.name} is not complete"
+
+
+async def _catch_up(store: PostgresStore, projections: Sequence[Projection]) -> None:
+    projector = Projector(store, projections, leader="bench")
+    await projector.catch_up()
+    await projector.stop()
 
 
 async def _fill_journal(connection: asyncpg.Connection, rows: int) -> tuple[int, int]:
@@ -131,17 +175,19 @@ async def _fill_journal(connection: asyncpg.Connection, rows: int) -> tuple[int,
     return count * len(texts), count * events
 
 
-async def _bare_read(store: PostgresStore) -> tuple[float, float]:
-    began_s, cpu_s = time.perf_counter(), time.process_time()
+async def _bare_read(store: PostgresStore, *, decodes: bool) -> None:
     position = FeedPosition()
     while page := await store.feed(position, FEED_PAGE):
         position = page[-1].position
-    return time.perf_counter() - began_s, time.process_time() - cpu_s
+        if decodes:
+            for entry in page:
+                row = entry.transition
+                decode_events(row.events, run_id=row.run_id, version=row.version)
 
 
-async def _timed(projector: Projector) -> tuple[float, float]:
+async def _timed(work: Callable[[], Awaitable[None]]) -> tuple[float, float]:
     began_s, cpu_s = time.perf_counter(), time.process_time()
-    await projector.catch_up()
+    await work()
     return time.perf_counter() - began_s, time.process_time() - cpu_s
 
 

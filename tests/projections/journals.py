@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import asyncpg
 import msgspec
 
-from ductor.journal.codec import decode_events
+from ductor.journal.codec import decode_events, encode_events
 from ductor.journal.events import (
     AnyEvent,
     AttemptDispatched,
@@ -19,8 +19,10 @@ from ductor.journal.events import (
     RunStarted,
 )
 from ductor.journal.fold import fold_row
-from ductor.journal.records import Transition
+from ductor.journal.postgres.feed import FeedColumns
+from ductor.journal.records import Head, Transition
 from ductor.journal.state import RunState
+from ductor.projections.batch import RowBatch, row_batch
 from ductor.projections.rows import step_name
 from tests.actors.tick.interleavings import ACTIONS, Played
 
@@ -91,6 +93,22 @@ def renamed(rows: Iterable[Transition], number: int) -> Journal:
     """The same rows as those of a run of its own."""
     run_id = str(uuid.UUID(int=(0x0198F5D2_0000_7000_8000 << 48) + number))
     return Journal([msgspec.structs.replace(row, run_id=run_id) for row in rows])
+
+
+def batch_of(head: Head, *rows: tuple[int, int, Sequence[AnyEvent]]) -> RowBatch:
+    """Rows of one run, given as (version, time, events), as a page of the feed has them."""
+    texts = [encode_events(events) for _, _, events in rows]
+    columns = FeedColumns(
+        eras=[0] * len(rows),
+        transaction_ids=[1] * len(rows),
+        positions=[version for version, _, _ in rows],
+        run_ids=[head.run_id] * len(rows),
+        versions=[version for version, _, _ in rows],
+        at_us=[at_us for _, at_us, _ in rows],
+        size_bytes=[len(text) for text in texts],
+        events=b"[" + b",".join(texts) + b"]",
+    )
+    return row_batch(columns, {head.run_id: head})
 
 
 def events_of(row: Transition) -> list[AnyEvent]:

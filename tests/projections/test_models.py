@@ -19,18 +19,19 @@ from ductor.journal.events import (
     RunStarted,
 )
 from ductor.journal.postgres import PostgresStore
-from ductor.journal.records import FeedEntry, FeedPosition, Head
+from ductor.journal.records import Head
+from ductor.projections.batch import RowBatch, row_batch
 from ductor.projections.funnel import funnel_changes
-from ductor.projections.model import RunRow
-from ductor.projections.open_steps import OpenSteps
 from ductor.projections.reports import percentile_ms
-from ductor.projections.rows import known_events, run_rows, step_name
+from ductor.projections.rows import known_events, step_name
 from ductor.projections.runs import MAX_WORDS, run_changes, words_of
-from ductor.projections.steps import HOUR_US, StepChanges, bucket_of, step_changes
+from ductor.projections.steps import StepChanges, bucket_of, step_changes
+from ductor.projections.tally import HOUR_US
 from ductor.projections.usage import DAY_US, usage_changes
 from tests import corpus
 from tests.projections.journals import (
     Journal,
+    batch_of,
     events_of,
     expected_ends,
     expected_flow,
@@ -55,12 +56,14 @@ HEAD = Head(
 )
 
 
-def rows(*given: tuple[float, list[Any]]) -> list[RunRow]:
+def batch(*given: tuple[float, list[Any]], first_version: int = 1) -> RowBatch:
     """Rows of one run as (time in seconds, events)."""
-    return [
-        RunRow(HEAD, version, int(at_s * SECOND_US), events, 100, 0, FeedPosition(0, 1, version))
-        for version, (at_s, events) in enumerate(given, start=1)
-    ]
+    rows = [(version, int(at_s * SECOND_US), events) for version, (at_s, events) in enumerate(given, first_version)]
+    return batch_of(HEAD, *rows)
+
+
+def steps_of(one: RowBatch, known: dict[tuple[str, str], int] | None = None) -> StepChanges:
+    return step_changes(one, one.spans(known or {}))
 
 
 def started(**fields) -> RunStarted:
@@ -69,16 +72,15 @@ def started(**fields) -> RunStarted:
 
 def test_a_duration_is_that_from_the_first_attempt_to_the_end():
     error = ErrorInfo(type="Boom")
-    changes = step_changes(
-        rows(
+    changes = steps_of(
+        batch(
             (0, [started(), AttemptDispatched(node="a", generation=1, task="t")]),
             (2, [AttemptFinished(node="a", generation=1, outcome="failed", error=error, finished_at_us=5),
                  NodeParked(node="a", waiting="retry")]),
             (3, [AttemptDispatched(node="a", generation=2, task="t", attempt=2)]),
             (4, [AttemptFinished(node="a", generation=2, outcome="failed", error=error, finished_at_us=7),
                  NodeSettled(node="a", status="failed")]),
-        ),
-        OpenSteps({}),
+        )
     )  # fmt: skip
     change = changes["acme", "order", 0]["a"]
     counts = change.counts
@@ -90,59 +92,69 @@ def test_a_duration_is_that_from_the_first_attempt_to_the_end():
 
 
 def test_a_step_that_began_before_the_batch_is_known_from_there():
-    steps = OpenSteps({(HEAD.run_id, "a"): 1 * SECOND_US})
-    (row,) = rows((0, []))
-    row = RunRow(HEAD, 7, 3 * SECOND_US, [NodeSettled(node="a", status="succeeded")], 1, 0, FeedPosition())
-    changes = step_changes([row], steps)
+    known = {(HEAD.run_id, "a"): 1 * SECOND_US}
+    one = batch((3, [NodeSettled(node="a", status="succeeded")]), first_version=7)
+    changes = steps_of(one, known)
     assert changes["acme", "order", 0]["a"].counts.duration_us == 2 * SECOND_US
-    assert (steps.added(), steps.removed()) == ([], [(HEAD.run_id, "a")])
+    spans = one.spans(known)
+    assert (spans.added, spans.removed) == ([], [(HEAD.run_id, "a")])
+
+
+def test_what_is_known_of_open_steps_is_asked_of_each_table():
+    one = batch((3, [NodeSettled(node="a", status="succeeded")]), first_version=7)
+    durations = [
+        steps_of(one, {(HEAD.run_id, "a"): at_s * SECOND_US})["acme", "order", 0]["a"].counts.duration_us
+        for at_s in (1, 2, 1)
+    ]
+    assert durations == [2 * SECOND_US, 1 * SECOND_US, 2 * SECOND_US]
 
 
 def test_skipped_steps_have_no_duration_and_hours_begin_on_the_hour():
     at_s = 2 * HOUR_US / SECOND_US + 5
-    changes = step_changes(rows((at_s, [NodeSettled(node="a", status="skipped")])), OpenSteps({}))
+    changes = steps_of(batch((at_s, [NodeSettled(node="a", status="skipped")])))
     assert list(changes) == [("acme", "order", 2 * HOUR_US)]
     assert not changes["acme", "order", 2 * HOUR_US]["a"].durations
 
 
 def test_what_an_ended_run_leaves_open_is_forgotten():
-    steps = OpenSteps({})
-    funnel_changes(
-        rows(
-            (0, [started(), AttemptDispatched(node="a", generation=1, task="t")]),
-            (1, [RunEnded(status="terminated")]),
-        ),
-        steps,
-        {},
-    )
-    assert steps.added() == []
+    begun = (0, [started(), AttemptDispatched(node="a", generation=1, task="t")])
+    ended = (1, [RunEnded(status="terminated")])
+    spans = batch(begun, ended).spans({})
+    assert (spans.added, spans.ended_runs) == ([], [])
+    since_us = {(HEAD.run_id, "a"): 0}
+    spans = batch(ended, first_version=2).spans(since_us)
+    assert (spans.added, spans.removed, spans.ended_runs) == ([], [], [HEAD.run_id])
+
+
+def test_a_step_that_begins_anew_in_a_run_that_had_ended_is_open():
+    again = AttemptDispatched(node="a", generation=2, task="t")
+    one = batch((0, [RunEnded(status="failed")]), (0, [RunReopened(nodes=()), again]), first_version=5)
+    spans = one.spans({(HEAD.run_id, "a"): 0})
+    assert (spans.added, spans.ended_runs) == ([(HEAD.run_id, "a", 0)], [HEAD.run_id])
 
 
 def test_a_run_ends_by_the_step_that_decided_it_even_rows_before():
     closing: dict[str, str] = {}
-    first, last = rows(
+    first = batch(
         (0, [started(), NodeSettled(node="a", status="succeeded"), NodeSettled(node="b", status="failed"),
              NodeSettled(node="c", status="cancelled"), RunClosing(status="failed")]),
-        (9, [NodeSettled(node="last", status="succeeded"), RunEnded(status="failed")]),
     )  # fmt: skip
-    funnel_changes([first], OpenSteps({}), closing)
+    last = batch((9, [NodeSettled(node="last", status="succeeded"), RunEnded(status="failed")]), first_version=2)
+    funnel_changes(first, first.spans({}), closing)
     assert closing == {HEAD.run_id: "b"}
-    changes = funnel_changes([last], OpenSteps({}), closing)
+    changes = funnel_changes(last, last.spans({}), closing)
     assert changes["acme", "order", "m1"]["ended", "b", "failed"] == 1
     assert closing == {}
 
 
 def test_a_step_is_entered_once_however_often_it_is_tried():
-    changes = funnel_changes(
-        rows(
-            (0, [AttemptDispatched(node="a", generation=1, task="t")]),
-            (1, [NodeParked(node="a", waiting="retry")]),
-            (2, [AttemptDispatched(node="a", generation=2, task="t", attempt=2)]),
-            (3, [NodeSettled(node="a", status="succeeded", taken=("b",), untaken=("c",))]),
-        ),
-        OpenSteps({}),
-        {},
+    one = batch(
+        (0, [AttemptDispatched(node="a", generation=1, task="t")]),
+        (1, [NodeParked(node="a", waiting="retry")]),
+        (2, [AttemptDispatched(node="a", generation=2, task="t", attempt=2)]),
+        (3, [NodeSettled(node="a", status="succeeded", taken=("b",), untaken=("c",))]),
     )
+    changes = funnel_changes(one, one.spans({}), {})
     assert changes["acme", "order", "m1"] == {
         ("entered", "a", ""): 1,
         ("settled", "a", "succeeded"): 1,
@@ -153,19 +165,21 @@ def test_a_step_is_entered_once_however_often_it_is_tried():
 
 def test_a_redrive_takes_the_error_back():
     error = ErrorInfo(type="Boom", message="no more")
-    failed = rows((0, [started()]), (1, [RunEnded(status="failed", error=error)]))
-    assert run_changes(failed)[HEAD.run_id].error_message == "no more"
-    change = run_changes([*failed, *rows((2, [RunReopened(nodes=())]))])[HEAD.run_id]
+    failed = [(0, [started()]), (1, [RunEnded(status="failed", error=error)])]
+    assert run_changes(batch(*failed))[HEAD.run_id].error_message == "no more"
+    change = run_changes(batch(*failed, (2, [RunReopened(nodes=())])))[HEAD.run_id]
     assert (change.has_error_news, change.error_message) == (True, None)
 
 
 def test_usage_is_counted_on_the_day_of_the_row():
-    changes = usage_changes(
-        rows((0, [started()]), (DAY_US / SECOND_US + 1, [NodeSettled(node="a", status="skipped"),
-             NodeSettled(node="b", status="succeeded"), RunEnded(status="completed")]))
+    one = batch(
+        (0, [started()]),
+        (DAY_US / SECOND_US + 1, [NodeSettled(node="a", status="skipped"), NodeSettled(node="b", status="succeeded"),
+                                  RunEnded(status="completed")]),
     )  # fmt: skip
+    changes = usage_changes(one)
     first, second = changes["acme", 0], changes["acme", DAY_US]
-    assert (first.runs_started, first.journal_rows, first.journal_bytes) == (1, 1, 100)
+    assert (first.runs_started, first.journal_rows, first.journal_bytes) == (1, 1, one.columns.size_bytes[0])
     assert (second.runs_ended, second.runs_completed, second.steps) == (1, 1, 1)
 
 
@@ -204,8 +218,9 @@ def test_what_is_not_known_is_passed_over():
 
 
 def test_rows_of_runs_that_are_gone_are_left_out():
-    row = corpus.read("completed")[0]
-    assert run_rows([FeedEntry(FeedPosition(), row)], {}) == []
+    one = batch((0, [started()]), (1, [RunEnded(status="completed")]))
+    gone = row_batch(one.columns, {})
+    assert (len(gone), gone.rows, gone.outlines, gone.heads) == (0, [], [], [])
 
 
 async def test_models_agree_with_the_fold_of_random_runs(store: PostgresStore, connection: asyncpg.Connection):
@@ -268,19 +283,17 @@ async def assert_models_agree(connection: asyncpg.Connection, journals: list[Jou
 @settings(max_examples=30)
 @given(st.integers(0, 10**6), st.integers(1, 5))
 def test_open_steps_don_t_depend_on_how_rows_are_cut(seed: int, size: int):
-    journal = random_journal(seed)
-    all_rows = [
-        RunRow(HEAD, row.version, row.at_us, events_of(row), len(row.events), 0, FeedPosition(0, 1, row.version))
-        for row in journal.rows
-    ]
-    whole = total_duration_us(step_changes(all_rows, OpenSteps({})))
-    known: dict[tuple[str, str], int] = {}
+    all_rows = [(row.version, row.at_us, events_of(row)) for row in random_journal(seed).rows]
+    whole = total_duration_us(steps_of(batch_of(HEAD, *all_rows)))
+    table: dict[tuple[str, str], int] = {}
     total = 0
     for first in range(0, len(all_rows), size):
-        steps = OpenSteps(known)
-        total += total_duration_us(step_changes(all_rows[first : first + size], steps))
-        known = {key: at_us for key, at_us in known.items() if key not in steps.removed()}
-        known |= {(run_id, step): at_us for run_id, step, at_us in steps.added()}
+        part = batch_of(HEAD, *all_rows[first : first + size])
+        known = {key: table[key] for key in part.step_keys if key in table}
+        total += total_duration_us(steps_of(part, known))
+        spans = part.spans(known)
+        table = {key: at_us for key, at_us in table.items() if key not in spans.removed and not spans.ended_runs}
+        table |= {(run_id, step): at_us for run_id, step, at_us in spans.added}
     assert total == whole
 
 

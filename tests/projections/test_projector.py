@@ -407,14 +407,14 @@ async def test_an_idle_projector_asks_seldom(store: PostgresStore, connection: a
     await one._database.close()
     one._database = database
     reads = 0
-    feed = store.feed
+    feed = store.feed_columns
 
     async def counted(*arguments: object, **named: object) -> object:
         nonlocal reads
         reads += 1
         return await feed(*arguments, **named)  # type: ignore[arg-type]
 
-    store.feed = counted  # type: ignore[method-assign,assignment]
+    store.feed_columns = counted  # type: ignore[method-assign,assignment]
     async with one, asyncio.timeout(WAIT_S):
         await one.has_paused_often.wait()
         assert one.pauses_ms[:7] == [1, 2, 4, 8, 16, 30, 30]
