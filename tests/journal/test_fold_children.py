@@ -108,6 +108,13 @@ def test_the_pause_before_the_next_child_begins_with_the_one_before():
     assert (state.timers.deadlines(), state.filling) == ({}, {})
 
 
+def test_a_further_attempt_of_a_child_starts_none():
+    scatter = ScatterStarted(node="each", total=3, interval_ms=50)
+    state = after([START, scatter], [runs("each[0]"), runs("each[1]")], [runs("each[0]", 2)])
+    assert (counts(state), fanout_of(state).next_index) == ((2, 0, 0, 0), 2)
+    assert state.timers.deadlines() == {"each": 2_000 + 50_000}
+
+
 def test_a_child_without_a_pause_arms_no_timer():
     assert after([START, THREE], [runs("each[0]")]).timers.deadlines() == {}
 
