@@ -13,6 +13,10 @@ At each heartbeat the host concludes which others live (see `membership`), and
 - tells handlers to stop whose attempts other hosts have withdrawn (see `withdrawn`),
 - looks over all its running runs when a host has died and the others have told what they hold: the one that died may
   have held attempts of theirs.
+
+Beating waits for nothing of this. A take-over may last longer than a heartbeat may be old, on a busy machine or where
+the database comes and goes; a host that was silent meanwhile would be taken for dead, and its runs be taken over in
+turn.
 """
 
 import asyncio
@@ -59,6 +63,36 @@ def alive_ms(heartbeat_ms: int) -> int:
     return max(HOST_ALIVE_MS, BEATS_PER_LIFE * heartbeat_ms)
 
 
+class Due(msgspec.Struct):
+    """What heartbeats have shown to be necessary and is not done yet.
+
+    Attributes:
+        take_over: partitions that are recovered with the attempts that nobody holds any more.
+        recover: partitions that are recovered without them.
+        dead: hosts whose wakeups nobody reads.
+        to_bury: hosts whose rows are of no use any more.
+        look_over_before_us: see `Observation`.
+    """
+
+    take_over: set[int] = msgspec.field(default_factory=set)
+    recover: set[int] = msgspec.field(default_factory=set)
+    dead: set[str] = msgspec.field(default_factory=set)
+    to_bury: set[str] = msgspec.field(default_factory=set)
+    look_over_before_us: int | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.take_over or self.recover or self.dead or self.to_bury or self.look_over_before_us is not None)
+
+    def add(self, other: "Due") -> None:
+        """This too."""
+        self.take_over |= other.take_over
+        self.recover |= other.recover
+        self.dead |= other.dead
+        self.to_bury |= other.to_bury
+        times_us = [due.look_over_before_us for due in (self, other) if due.look_over_before_us is not None]
+        self.look_over_before_us = max(times_us, default=None)
+
+
 class Sweeper:
     """Sweeps, beats, hands over, and takes over from hosts that are gone."""
 
@@ -67,13 +101,13 @@ class Sweeper:
         self._engine = engine
         self._record = record
         self._membership = Membership(record.host_id, alive_ms(heartbeat_ms) * 1_000)
-        self._to_take_over: set[int] = set()
-        self._to_recover: set[int] = set()
-        self._dead: set[str] = set()
-        self._look_over_before_us: int | None = None
+        self._due = Due()
+        self._is_due = asyncio.Event()
+        self._settling = asyncio.Lock()
         self.always: Sequence[Callable[[int], Awaitable[None]]] = ()
         self.in_turns: Sequence[Callable[[int], Awaitable[None]]] = ()
         self._turn = 0
+        self._sweeping: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *, known_dead: Collection[str] = ()) -> None:
@@ -84,18 +118,21 @@ class Sweeper:
         """
         observation = await self.beat(known_dead)
         if not observation.others:
-            self._to_take_over |= observation.gained
-        await self._settle(observation)
-        self._tasks = [asyncio.create_task(self._every(self._sweep_s, self.sweep))]
+            self._due.take_over |= observation.gained
+        self._note(observation)
         self._tasks.append(asyncio.create_task(self._keep_beating()))
+        await _guarded(self._settle())
+        self._sweeping = asyncio.create_task(self._every(self._sweep_s, self.sweep))
+        self._tasks += [self._sweeping, asyncio.create_task(self._keep_settling())]
 
     async def drain(self) -> None:
         """Own nothing from now on, and say so. The heartbeat goes on until `stop`, and nothing else does."""
-        sweeping, *_ = self._tasks
-        sweeping.cancel()
-        await asyncio.gather(sweeping, return_exceptions=True)
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
         self._record = msgspec.structs.replace(self._record, is_draining=True)
-        await _guarded(self._beat_and_settle())
+        await _guarded(self._beat_and_note())
+        await _guarded(self._settle())
 
     async def stop(self) -> None:
         """Stop sweeping and beating."""
@@ -186,32 +223,64 @@ class Sweeper:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._heartbeat_s - pause_s):
                     await self._engine.withdrawn.is_new.wait()
-            await _guarded(self._beat_and_settle())
+            await _guarded(self._beat_and_note())
 
-    async def _beat_and_settle(self) -> None:
-        await self._settle(await self.beat())
+    async def _keep_settling(self) -> None:
+        while True:
+            await self._is_due.wait()
+            self._is_due.clear()
+            await _guarded(self._settle())
 
-    async def _settle(self, observation: Observation) -> None:
-        """Do what the heartbeat has shown to be necessary. What fails is done after the next one."""
+    async def _beat_and_note(self) -> None:
+        self._note(await self.beat())
+
+    def _note(self, observation: Observation) -> None:
+        """Take note of what the heartbeat has shown to be necessary; what failed before is tried again."""
         if observation.gone:
             _log.warning("taking over from %s", ", ".join(sorted(observation.gone)))
-            self._dead |= observation.gone
-            self._to_take_over |= observation.taken_over
-        self._to_recover |= observation.gained
-        if observation.look_over_before_us is not None:
-            self._look_over_before_us = observation.look_over_before_us
+            self._due.take_over |= observation.taken_over
+        self._due.add(
+            Due(
+                recover=set(observation.gained),
+                dead=set(observation.gone),
+                to_bury=set(observation.to_bury),
+                look_over_before_us=observation.look_over_before_us,
+            )
+        )
         self._wake_runs_of(observation.released)
-        if self._to_take_over:
-            await self.recover(self._all_or(self._to_take_over), reissues=True)
-            self._to_recover -= self._to_take_over
-            self._to_take_over.clear()
-        if self._to_recover:
-            await self.recover(self._all_or(self._to_recover), reissues=False)
-            self._to_recover.clear()
-        if self._look_over_before_us is not None:
-            await self._look_over(self._look_over_before_us)
-            self._look_over_before_us = None
-        await self._clear_up(observation.to_bury)
+        if self._due:
+            self._is_due.set()
+
+    async def _settle(self) -> None:
+        """Do what is necessary. What fails is done after the next heartbeat."""
+        async with self._settling:
+            due, self._due = self._due, Due()
+            try:
+                await self._do(due)
+            finally:
+                self._due.add(due)  # what is left of it
+
+    async def _do(self, due: Due) -> None:
+        """Strike off whatever is done."""
+        if due.take_over:
+            await self.recover(self._all_or(due.take_over), reissues=True)
+            due.recover -= due.take_over
+            due.take_over.clear()
+        if due.recover:
+            await self.recover(self._all_or(due.recover), reissues=False)
+            due.recover.clear()
+        if due.look_over_before_us is not None:
+            await self._look_over(due.look_over_before_us)
+            due.look_over_before_us = None
+        while due.dead:
+            host_id = next(iter(due.dead))
+            if self._engine.wakeups is not None:
+                await self._engine.wakeups.clear(host_id)  # nobody reads what others had to tell it
+            due.dead.discard(host_id)
+        while due.to_bury:
+            host_id = next(iter(due.to_bury))
+            await self._engine.store.leave(host_id)
+            due.to_bury.discard(host_id)
 
     async def _look_over(self, before_us: int) -> None:
         """Wake every running run of this host whose journal has not grown since: attempts that nobody holds are issued
@@ -237,15 +306,6 @@ class Sweeper:
         for run_id in dict.fromkeys(map(run_of_token, tokens)):
             if self._membership.partitions.owns(run_id):
                 self._engine.wake_here(run_id, reissues=True)
-
-    async def _clear_up(self, to_bury: Iterable[str]) -> None:
-        while self._dead:
-            host_id = next(iter(self._dead))
-            if self._engine.wakeups is not None:
-                await self._engine.wakeups.clear(host_id)  # nobody reads what others had to tell it
-            self._dead.discard(host_id)
-        for host_id in to_bury:
-            await self._engine.store.leave(host_id)
 
     async def _every(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:

@@ -12,7 +12,7 @@ from ductor.actors.context import TaskContext
 from ductor.actors.host import EngineHost, HostOptions
 from ductor.actors.queue.items import QueueItem
 from ductor.actors.queue.memory import MemoryQueue
-from ductor.actors.sweeper import EARLY_BEAT_S
+from ductor.actors.sweeper import EARLY_BEAT_S, HOST_ALIVE_MS
 from ductor.actors.tasks import Task, TaskRegistry, task
 from ductor.actors.withdrawn import BEATS_KEPT
 from ductor.definitions.compile import compile_text
@@ -345,4 +345,54 @@ async def test_a_start_that_fails_is_told_and_can_be_repeated():
     for compiled in compile_text(definition(ONE)):
         await host.publish(compiled)
     assert (await host.outcome((await host.start("subject")).run_id)).status == "completed"
+    await host.stop_host()
+
+
+class SlowRecovery(WrappedStore):
+    """Does not say what is to be recovered until it may; then fails so many times first."""
+
+    def __init__(self, bench: Bench, *, failures: int = 0) -> None:
+        super().__init__(bench.store)
+        self.may_answer, self.failures, self.asked = asyncio.Event(), failures, 0
+
+    async def runs_to_recover(self, *arguments: Any) -> Sequence[str]:
+        self.asked += 1
+        await self.may_answer.wait()
+        if self.asked <= self.failures:
+            raise StoreUnavailableError("away")
+        return await self.inner.runs_to_recover(*arguments)
+
+
+@virtual_time
+async def test_a_host_whose_recovery_takes_long_is_not_taken_for_dead():
+    bench = Bench()
+    await bench.store.open()
+    store = SlowRecovery(bench)
+    host = EngineHost(store, TaskRegistry([bench.handler()]), clock=bench.clock, ids=bench.ids)
+    starting = asyncio.create_task(host.start_host())
+    await asyncio.sleep(60)
+    assert not starting.done()
+    assert store.asked == 1
+    assert [row.host_id for row in await bench.store.hosts(alive_within_ms=HOST_ALIVE_MS)] == [host.host_id]
+    store.may_answer.set()
+    await starting
+    await host.stop_host()
+
+
+@virtual_time
+async def test_a_host_whose_recovery_fails_at_its_start_comes_up_and_recovers():
+    bench = Bench()
+    await bench.store.open()
+    client = Client(bench.store, clock=bench.clock, ids=bench.ids)
+    for compiled in compile_text(definition(ONE)):
+        await client.publish(compiled)
+    run_id = (await client.start("subject")).run_id
+    store = SlowRecovery(bench, failures=2)
+    store.may_answer.set()
+    options = HostOptions(sweep_ms=SELDOM.sweep_ms)
+    host = EngineHost(store, TaskRegistry([bench.handler()]), clock=bench.clock, ids=bench.ids, options=options)
+    await host.start_host()
+    assert store.asked == 1
+    assert (await host.outcome(run_id, timeout_ms=10_000)).status == "completed"
+    assert store.asked == 3
     await host.stop_host()
