@@ -29,10 +29,12 @@ def _check_gather(step: GatherStep, scope: Scope, findings: Findings) -> None:
     scattering = scope.steps.get(step.scatter_ref)
     if step.scatter_ref in scope.broken:
         return
+    scatters = [ref for ref, one in scope.steps.items() if isinstance(one, ScatterStep)]
     if scattering is None:
-        report_unknown_step(step.scatter_ref, key, scope, findings)
+        hint = valid_names_hint(step.scatter_ref, scatters)
+        findings.add("unknown_step", f"no step has the ref `{step.scatter_ref}`", key, hint)
     elif not isinstance(scattering, ScatterStep):
-        hint = valid_names_hint("", [ref for ref, one in scope.steps.items() if isinstance(one, ScatterStep)])
+        hint = valid_names_hint("", scatters)
         message = f"`{step.scatter_ref}` is a `{scattering.type_name}`, there is nothing to gather from"
         findings.add("gather_without_scatter", message, key, hint)
     elif not scope.comes_after(step.ref, step.scatter_ref):

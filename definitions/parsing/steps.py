@@ -116,6 +116,10 @@ class StepsReader:
         if "next" in node.value:
             outcomes = tuple(OUTCOMES - {"done"}) if step_type is None else step_type.outcomes
             self._next(node, path, prefix, ref, outcomes, has_edges=has_edges)
+        if "compensate" in node.value and not has_edges:
+            position = node.key_position("compensate")
+            message = "a step of `defer` is never undone"
+            self._report.add("compensate_in_defer", message, f"{path}.compensate", position, "Leave `compensate` out.")
         step = None if step_type is None else self._fields(node, path, key, name, step_type)
         if ref is None or step is None:
             if ref is not None:

@@ -100,6 +100,11 @@ STRUCTURE = [
         "next_in_defer",
         "name: a\nsteps: [{ref: a, type: task, task: t}]\ndefer: [{ref: b, type: task, task: t, »next: a}]\n",
     ),
+    (
+        "compensate_in_defer",
+        "name: a\nsteps: [{ref: a, type: task, task: t}]\n"
+        "defer: [{ref: b, type: task, task: t, »compensate: {task: u}}]\n",
+    ),
 ]
 
 FIELDS = [
