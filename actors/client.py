@@ -315,7 +315,10 @@ class Client(Messaging, BulkRequests):
                     outcome = await self._wait_for_end(awaited)
                     if outcome.status != "continued":
                         return outcome
-                    awaited = await self.latest(awaited)
+                    latest = await self.latest(awaited)
+                    if latest == awaited:  # a database may have been given a part of the chain alone
+                        raise RunNotFoundError(outcome.successor_run_id or awaited)
+                    awaited = latest
         except TimeoutError:
             raise WaitTimeoutError(run_id, timeout_ms or 0) from None
 

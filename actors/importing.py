@@ -9,6 +9,9 @@ What becomes of a run:
 - it is here with the same journal (it may have grown since): it is left as it is;
 - it is here with another journal: the import is refused. A journal is never overwritten.
 
+A run that another one continues comes with that one, in the file or before: whoever asks for any run of a chain is led
+to the latest, which has to be there.
+
 An imported run is closed for execution: two databases would otherwise carry out one run. One that has not ended is
 refused, or, with `closes_open`, terminated by a control of the import: one row more at its end, decided by the tick as
 any other, so that the copy can be proved too. What waited for it (controls, results, messages) is answered accordingly.
@@ -129,6 +132,7 @@ class Importer:
     async def _judge(self, lines: Iterable[bytes]) -> dict[str, _Plan]:
         reader, plans = ExportReader(self._file), dict[str, _Plan]()
         problems: list[str] = []
+        successors: dict[str, str] = {}
         now_us = await self._store.now_us()
         head: Head | None = None
         state = RunState(run_id="")
@@ -140,8 +144,13 @@ class Importer:
             elif isinstance(line, RunEnd):
                 assert head is not None
                 problem = await self._plan(head, state, reader.definitions, now_us, plans)
+                if state.successor_run_id is not None:
+                    successors[state.run_id] = state.successor_run_id
                 if problem and len(problems) < MAX_PROBLEMS:
                     problems.append(f"run {state.run_id}: {problem}")
+        for run_id, successor in successors.items():
+            if successor not in plans and len(problems) < MAX_PROBLEMS and await self._store.head(successor) is None:
+                problems.append(f"run {run_id}: run {successor} continues it, and is neither in the file nor here")
         if problems:
             raise ImportRefusedError(self._file, problems)
         return plans
@@ -251,6 +260,11 @@ def _head_of(state: RunState) -> Head:
         ended_at_us=state.ended_at_us or None,
         key=state.key,
         parent_run_id=state.parent_run_id,
+        parent_node=state.parent_node,
+        compensated=state.compensated,
+        chain_run_id=state.chain_run_id,
+        iteration=state.iteration,
+        successor_run_id=state.successor_run_id,
         root_run_id=state.root_run_id,
         error_type=state.error.type if state.error is not None else None,
         search_attributes=state.search_attributes,

@@ -220,6 +220,7 @@ class MemoryStore(
     def _imported(self, run: RunRows) -> None:
         self._run_ids.add(run.head.run_id)
         self._index_lineage(run)
+        self._note_imported(run)
         self._batches += 1
         for transition in run.transitions:
             self._to_feed(transition)

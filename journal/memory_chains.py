@@ -1,5 +1,6 @@
 """What the memory store keeps of chains: the latest run of each, and which run has what was sent to an earlier one."""
 
+from bisect import bisect_right, insort
 from collections.abc import Sequence
 from typing import Literal
 
@@ -31,7 +32,8 @@ class MemoryChains(MemoryBase):
         if run is None:
             return []
         chain = self._chains.get(_chain_of(run), [run.head.run_id])
-        return [self._runs[each].read_head() for each in chain[after_iteration + 1 :][:limit]]
+        begin = bisect_right(chain, after_iteration, key=self._iteration)
+        return [self._runs[each].read_head() for each in chain[begin : begin + limit]]
 
     def _latest_run(self, run: RunRows) -> RunRows:
         """The run that is meant where this one is named."""
@@ -46,6 +48,16 @@ class MemoryChains(MemoryBase):
     def _note_latest(self, run: RunRows, successor_run_id: str) -> None:
         self._latest[_chain_of(run)] = successor_run_id
         self._chains.setdefault(_chain_of(run), [run.head.run_id]).append(successor_run_id)
+
+    def _note_imported(self, run: RunRows) -> None:
+        """The run may be one of a chain of which others come before or after it, or never."""
+        if run.head.chain_run_id is not None or run.is_continued:
+            chain = self._chains.setdefault(_chain_of(run), [])
+            insort(chain, run.head.run_id, key=self._iteration)
+            self._latest[_chain_of(run)] = chain[-1]
+
+    def _iteration(self, run_id: str) -> int:
+        return self._runs[run_id].head.iteration
 
     def _note_input(self, run: RunRows, kind: InputKind, input_id: str, where: str) -> None:
         self._chain_inputs[_chain_of(run), kind, input_id] = where

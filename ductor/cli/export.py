@@ -9,6 +9,7 @@ from ductor.cli.options import DatabaseOptions, OutputOptions
 from ductor.cli.selection import RunSelection
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from typing import BinaryIO
 
     from ductor.client import Client
@@ -20,6 +21,7 @@ def export(
     *,
     file: Annotated[Path, Parameter(name=["--file", "-f"])],
     selection: RunSelection = RunSelection(),
+    follow: bool = True,
     database: DatabaseOptions = DatabaseOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
@@ -31,6 +33,9 @@ def export(
         Ids of runs; without any, those that fit the filters.
     file
         Where to; it is there once it is whole. `-` is standard output.
+    follow
+        With a run that others continue, or that continues others, write all runs of its chain; with `--no-follow` the
+        very runs that are named or fit.
     """
     from ductor.cli.arguments import ArgumentError
     from ductor.cli.output import print_json, progress, say
@@ -45,8 +50,8 @@ def export(
                 if str(file) == "-":
                     import sys
 
-                    return await _write(client, runs, selection, sys.stdout.buffer)
-                return await _write_file(client, runs, selection, file)
+                    return await _write(client, _run_ids(client, runs, selection, follow), sys.stdout.buffer)
+                return await _write_file(client, _run_ids(client, runs, selection, follow), file)
 
     count = run_async(work())
     if str(file) != "-":
@@ -56,14 +61,26 @@ def export(
     return 0
 
 
-async def _write_file(client: "Client", runs: tuple[str, ...], selection: RunSelection, file: Path) -> int:
+def _run_ids(client: "Client", runs: tuple[str, ...], selection: RunSelection, follow: bool) -> "AsyncIterator[str]":
+    from ductor.cli.selection import selected_run_ids, with_chains
+
+    run_ids = _named(runs) if runs else selected_run_ids(client, selection)
+    return with_chains(client, run_ids) if follow else run_ids
+
+
+async def _named(runs: tuple[str, ...]) -> "AsyncIterator[str]":
+    for run_id in dict.fromkeys(runs):
+        yield run_id
+
+
+async def _write_file(client: "Client", run_ids: "AsyncIterator[str]", file: Path) -> int:
     """Under another name first: a file of this name is always whole."""
     from ductor.cli.arguments import ArgumentError
 
     unfinished = file.with_name(file.name + ".unfinished")
     try:
         with unfinished.open("wb") as opened:
-            count = await _write(client, runs, selection, opened)
+            count = await _write(client, run_ids, opened)
         unfinished.replace(file)
     except OSError as error:
         raise ArgumentError("--file", f"can't write {file}: {error.strerror or error}") from error
@@ -72,20 +89,14 @@ async def _write_file(client: "Client", runs: tuple[str, ...], selection: RunSel
     return count
 
 
-async def _write(client: "Client", runs: tuple[str, ...], selection: RunSelection, into: "BinaryIO") -> int:
-    from ductor.cli.selection import selected_run_ids
+async def _write(client: "Client", run_ids: "AsyncIterator[str]", into: "BinaryIO") -> int:
     from ductor.journal.exporting import Exporter
 
     exporter = Exporter(client.engine.store, client.tenant)
     into.write(await exporter.header())
-    if runs:
-        for run_id in dict.fromkeys(runs):
-            async for line in exporter.run(run_id):
-                into.write(line)
-    else:
-        async for run_id in selected_run_ids(client, selection):
-            async for line in exporter.run(run_id):
-                into.write(line)
+    async for run_id in run_ids:
+        async for line in exporter.run(run_id):
+            into.write(line)
     into.write(exporter.end())
     into.flush()
     return exporter.runs

@@ -55,3 +55,20 @@ async def selected_run_ids(client: "Client", selection: RunSelection) -> AsyncIt
         if not heads or heads[-1].started_at_us < since_us:
             return
         before = heads[-1].run_id
+
+
+async def with_chains(client: "Client", run_ids: AsyncIterator[str]) -> AsyncIterator[str]:
+    """These runs, and with each that is one of a chain the whole chain, from its first run on; each run once."""
+    chains: set[str] = set()
+    async for run_id in run_ids:
+        heads = await client.engine.store.chain(run_id, after_iteration=-1, limit=PAGE_RUNS)
+        first = heads[0].run_id if heads else run_id
+        if first in chains:
+            continue
+        chains.add(first)
+        if not heads:
+            yield run_id
+        while heads:
+            for head in heads:
+                yield head.run_id
+            heads = await client.engine.store.chain(run_id, after_iteration=heads[-1].iteration, limit=PAGE_RUNS)

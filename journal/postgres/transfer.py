@@ -75,6 +75,8 @@ async def _import_run(
     values = msgspec.structs.asdict(head)
     if not await fetch("import_head", **{**values, "search_attributes": json_text(head.search_attributes)}):
         return False
+    if head.chain_run_id is not None or head.status == "continued":
+        await fetch("import_chain", run_id=head.run_id, chain_run_id=head.chain_run_id, iteration=head.iteration)
     for definition in definitions:
         values = msgspec.structs.asdict(definition)
         texts = {"manifest": definition.manifest.decode(), "places": definition.places.decode()}

@@ -42,6 +42,13 @@ VALUES (:run_id::uuid, :tenant::text, :definition::text, :manifest_hash::text, :
 ON CONFLICT (run_id) DO NOTHING
 RETURNING run_id
 
+-- name: import_chain
+-- The runs of a chain may come in any order.
+INSERT INTO ductor.eec_run_chain AS c (chain_run_id, latest_run_id)
+VALUES (coalesce(:chain_run_id::uuid, :run_id::uuid), :run_id::uuid)
+ON CONFLICT (chain_run_id) DO UPDATE SET latest_run_id = EXCLUDED.latest_run_id
+WHERE (SELECT r.iteration FROM ductor.eec_workflow_run r WHERE r.run_id = c.latest_run_id) < :iteration::integer
+
 -- name: import_definition
 -- Stands before all others of its name: it is never the newest.
 INSERT INTO ductor.eec_definition

@@ -180,6 +180,28 @@ async def test_an_imported_run_is_read_as_it_was(store: Store):
     assert [one.run_id for one in await store.heads(RunFilter())] == [run.run_id]
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+async def test_an_imported_chain_leads_to_its_latest_run(store: Store, order: tuple[int, ...]):
+    runs = [RunWriter() for _ in range(3)]
+    ids = [run.run_id for run in runs]
+    heads = [
+        head_of(
+            run,
+            status="completed" if place == 2 else "continued",
+            chain_run_id=ids[0] if place else None,
+            iteration=place,
+            successor_run_id=None if place == 2 else ids[place + 1],
+        )
+        for place, run in enumerate(runs)
+    ]
+    for place in order:
+        rows = RunPage(transitions=transitions_of(runs[place], 1))
+        await store.import_run(heads[place], [definition()], pages(rows))
+    assert [await store.latest_of_chain(run_id) for run_id in ids] == [ids[2]] * 3
+    assert list(await store.chain(ids[1])) == heads
+    assert list(await store.chain(ids[0], after_iteration=0, limit=1)) == heads[1:2]
+
+
 async def test_an_imported_run_reserves_nothing_and_wakes_nobody(store: Store):
     run = RunWriter()
     await store.import_run(head_of(run, key="k-1"), [definition()], pages(RunPage(transitions=transitions_of(run, 1))))

@@ -10,6 +10,7 @@ from ductor.actors.errors import ImportRefusedError
 from ductor.actors.importing import CLOSED_BY_IMPORT, IMPORT_REQUEST_ID, Importer
 from ductor.actors.recorded_programs import RunPrograms
 from ductor.actors.verify import prove_rows
+from ductor.client import Client
 from ductor.journal.chain import link
 from ductor.journal.clock import SystemClock
 from ductor.journal.errors import ExportFormatError
@@ -22,10 +23,19 @@ from ductor.testing import virtual_time
 from tests.ductor.recorded_runs import document, edited, engine, export, lines_of
 from tests.postgres_fixtures import Database
 
+ROUNDS = """\
+ductor: 1
+name: rounds
+context: {n: 0}
+repeat: {until: context.n >= 3, max: 9}
+steps: [{ref: a, type: transform, value: 1, effects: {n: "${context.n + 1}"}}]
+output: ${context.n}
+"""
+
 
 @virtual_time
 async def make_exports() -> dict[str, bytes]:
-    async with engine() as host:
+    async with engine(definitions=[document(), document(ROUNDS)]) as host:
         done = await host.start("order", {"sku": "large"}, key="k-1")
         await done.result()
         waiting = await host.start("order", {"sku": "dear"})
@@ -33,8 +43,14 @@ async def make_exports() -> dict[str, bytes]:
         await waiting.signal("nobody waits for this", 1)
         await asyncio.sleep(60)
         assert (await waiting.status()).status == "waiting"
+        chain = await host.start("rounds")
+        assert await chain.result() == 3
         store = host.engine.store
+        rounds = [head.run_id for head in await store.chain(chain.run_id, after_iteration=-1, limit=9)]
         return {
+            "chain": await export(store, *rounds),
+            "begin of chain": await export(store, *rounds[:2]),
+            "end of chain": await export(store, *rounds[2:]),
             "closed": await export(store, done.run_id),
             "open": await export(store, waiting.run_id),
             "both": await export(store, done.run_id, waiting.run_id),
@@ -80,6 +96,27 @@ async def test_what_is_imported_is_exported_the_same(store: Store, exports: dict
     head = await store.head(imported.run_id)
     assert head is not None
     assert head.key == "k-1"
+
+
+async def test_an_imported_chain_is_one_run_as_before(store: Store, exports: dict[str, bytes]):
+    imported = await importer(store).run(lambda: lines_of(exports["chain"]))
+    first, *_, last = (one.run_id for one in imported)
+    assert len(imported) == 3
+    async with Client(store) as client:
+        run = client.run(first)
+        assert await run.result() == 3
+        assert (await run.status()).run_id == last
+        assert {row.run_id for row in await run.history(whole_chain=True)} == {one.run_id for one in imported}
+        assert {row.run_id for row in await run.history()} == {last}
+
+
+async def test_a_part_of_a_chain_is_refused_without_its_end(store: Store, exports: dict[str, bytes]):
+    with pytest.raises(ImportRefusedError, match="continues it, and is neither in the file nor here"):
+        await importer(store).run(lambda: lines_of(exports["begin of chain"]))
+    await importer(store).run(lambda: lines_of(exports["end of chain"]))
+    (first, _) = await importer(store).run(lambda: lines_of(exports["begin of chain"]))
+    async with Client(store) as client:
+        assert await client.run(first.run_id).result() == 3
 
 
 async def test_importing_twice_changes_nothing(store: Store, exports: dict[str, bytes]):

@@ -50,5 +50,11 @@ def test_a_chain_is_one_run_on_the_command_line(call: Call, host: Callable[..., 
     assert len(json.loads(call("runs", "-o", "json").stdout)) == 1
     every = json.loads(call("runs", "--continued", "-o", "json").stdout)
     assert len(every) == shown["iteration"] + 1
+    for options, count in (((), shown["iteration"] + 1), (("--no-follow",), 1)):
+        for which in ((run_id,), (shown["run_id"],), ("--definition", "account")):
+            written = call("export", *which, "-f", "out.jsonl", *options, "-o", "json")
+            assert json.loads(written.stdout)["runs"] == count, (which, options)
+    both = call("export", run_id, shown["run_id"], "-f", "out.jsonl", "-o", "json")
+    assert json.loads(both.stdout)["runs"] == shown["iteration"] + 1
     assert "applied" in call("receipt", run_id, "c-1").stdout
     assert call("signal", run_id, "word", "--request-id", "a").returncode == 5
