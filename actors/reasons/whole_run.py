@@ -127,12 +127,14 @@ def _ended(subject: Subject) -> Reason:
         text = f"continued as run {state.successor_run_id}"
         details["successor_run_id"] = state.successor_run_id
     if state.error is not None:
-        text += f" with {state.error.type}: {state.error.message}"
+        text += f" with {state.error.type}: {state.error.message}".removesuffix(": ")
         details["error"] = {"type": state.error.type, "message": state.error.message}
     if state.reason:
         text += f" ({state.reason})"
     if state.compensated:
         left = [*state.undoable, *reversed(state.not_undone)]
         text += f"; not undone: {listed(left)}" if left else "; what it had done was undone"
+        if state.chain_run_id is not None:
+            text += "; what the runs before it did is done for good"
         details |= {"compensated": state.compensated, "not_undone": shown(list(left))}
     return Reason(kind="ended", text=text, since_us=state.ended_at_us, details=details)

@@ -92,7 +92,8 @@ def compensate(tick: Tick, control: ControlReceived) -> str:
         return ""
     if not state.undoable and not state.not_undone:
         if not report_to:
-            return "nothing that the run has done is left to undo"
+            done = "; what the runs before it did is done for good" if state.chain_run_id is not None else ""
+            return f"nothing that the run has done is left to undo{done}"
         tick.emit(control)
         report_undone(tick, report_to, report_id, state.compensated)
         return ""

@@ -216,6 +216,7 @@ def _facts(view: "RunView") -> Iterator[tuple[str, str]]:
         yield "error", f"{view.error.type}: {view.error.message}".removesuffix(": ")
     if view.compensated:
         left = f"not {', '.join(view.not_undone)}" if view.not_undone else "all that it had done"
-        yield "undone", left
+        before = "; what the runs before it did is done for good" if view.chain_run_id is not None else ""
+        yield "undone", left + before
     if view.status == "completed":
         yield "output", json_text(view.output, 2_000)

@@ -47,6 +47,16 @@ def test_the_end_says_what_is_undone_and_what_is_not():
     assert run_reason(run, "ended").text.endswith("(step car failed); what it had done was undone")
 
 
+def test_a_run_of_a_chain_says_that_what_was_done_before_it_stays():
+    run = booked()
+    run.fail("car")
+    run.finish("hotel.compensate")
+    run.finish("flight.compensate")
+    run.state.chain_run_id = "run-0"
+    ended = "what it had done was undone; what the runs before it did is done for good"
+    assert run_reason(run, "ended").text.endswith(ended)
+
+
 def test_a_run_that_undid_nothing_says_nothing_of_it():
     run = Driver(SAGA)
     run.fail("flight")
