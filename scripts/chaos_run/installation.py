@@ -11,7 +11,8 @@ from ductor.journal.embedded import EmbeddedPostgres
 from scripts.chaos_run.handlers import LEDGER_VARIABLE
 from scripts.chaos_run.kinds import DEFINITIONS
 from scripts.chaos_run.volume import Volume
-from scripts.clustering.processes import Member, running, servers
+from scripts.clustering.members import Member
+from scripts.clustering.processes import running, servers
 from tests.journal.postgres.proxies import CuttingProxy
 from tests.redis_server import RedisServer
 

@@ -11,7 +11,8 @@ QUESTION: Final = """
 SELECT count(*) FILTER (WHERE ended_at_us IS NULL), count(*) FILTER (WHERE ended_at_us IS NOT NULL)
 FROM ductor.eec_workflow_run
 """
-LOST: Final = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError)
+LOST: Final = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, TimeoutError)
+"""What a connection raises whose server goes away at any moment."""
 
 
 class Progress:
@@ -57,7 +58,8 @@ class Progress:
         try:
             connection = await asyncpg.connect(self._dsn, timeout=ANSWER_S)
             try:
-                self.open_runs, self.ended_runs = await connection.fetchrow(QUESTION, timeout=ANSWER_S)
+                (found,) = await connection.fetch(QUESTION, timeout=ANSWER_S)
+                self.open_runs, self.ended_runs = found
             finally:
                 await connection.close(timeout=ANSWER_S)
         except LOST:

@@ -18,6 +18,8 @@ from scripts.chaos_run.progress import LOST
 BACK_TIMEOUT_S: Final = 120.0
 """For so long PostgreSQL may take to come back."""
 POLL_S: Final = 0.1
+REST_S: Final = 1.0
+"""What has come back is not struck in the same way for so long: there has to be something to lose."""
 LARGE: Final = "CREATE TEMP TABLE large ON COMMIT DROP AS SELECT n, md5(n::text) FROM generate_series(1, 200000) AS n"
 """Needs more room than a full disk has."""
 OTHERS: Final = (
@@ -63,6 +65,7 @@ class Striker:
         async with self._lock(member):
             await member.kill()
             await member.start()
+            await asyncio.sleep(REST_S)
 
     async def _freeze_host(self, strike: PlannedStrike) -> None:
         member = _drawn(self._what.hosts, strike).member
@@ -94,7 +97,8 @@ class Striker:
         async with self._lock(self._what.postgres):
             for pid in _processes_in(self._what.data):
                 _kill_if_there(pid)
-            await self._back()
+            await (await self._back()).close()
+            await asyncio.sleep(REST_S)
 
     async def _kill_backends(self, strike: PlannedStrike) -> None:
         """Between one and all of the connections."""
@@ -120,7 +124,8 @@ class Striker:
             finally:
                 volume.release()
                 connection.terminate()
-            await self._back()
+            await (await self._back()).close()
+            await asyncio.sleep(REST_S)
 
     async def _back(self) -> asyncpg.Connection:
         """A connection, as soon as there is a server."""

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from ductor.process import until_told_to_stop
 from scripts.clustering.handlers import DEFINITION
-from scripts.clustering.processes import Member, running, servers
+from scripts.clustering.members import Member
+from scripts.clustering.processes import running, servers
 
 WORK = ("worker", "--tasks", "scripts.clustering.handlers", "--visibility", "5s")
 

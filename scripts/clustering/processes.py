@@ -1,9 +1,6 @@
-"""The processes of a cluster: PostgreSQL, Redis, hosts and workers."""
+"""The processes of a cluster: PostgreSQL, Redis, and what reaches them."""
 
 import asyncio
-import os
-import signal
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,68 +11,8 @@ from ductor.journal.clock import SystemClock
 from ductor.journal.embedded import EmbeddedPostgres
 from ductor.journal.ids import SystemIds
 from ductor.journal.postgres import PostgresStore, migrate
+from scripts.clustering.members import Member
 from tests.redis_server import RedisServer
-
-COMMAND = (sys.executable, "-c", "from ductor.cli.main import main; main()")
-COMMON_OPTIONS = ("--health", "3600s", "--drain", "10s")
-STOP_TIMEOUT_S = 45.0
-
-
-class Member:
-    """A host or a worker: started, killed, frozen, started again, stopped in order. What it logs goes to a file."""
-
-    def __init__(self, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
-        """Args: `arguments` of `ductor`; `environment` is what is added to that of this process."""
-        self.name, self._arguments, self._environment, self._log = name, arguments, environment, log
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        """Start it, and return when it has come up; again while what it needs is away, as a supervisor would."""
-        while True:
-            with self._log.open("ab") as log:
-                self._process = await asyncio.create_subprocess_exec(
-                    *COMMAND,
-                    *self._arguments,
-                    *COMMON_OPTIONS,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=log,
-                    env={**os.environ, **self._environment},
-                )
-            assert self._process.stdout is not None
-            if await self._process.stdout.readline():
-                return
-            await self._process.wait()
-
-    async def kill(self) -> None:
-        """kill -9."""
-        process = self._running()
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-
-    def freeze(self) -> None:
-        """Let it stand still, with everything that it has open."""
-        self._running().send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let it go on, as if no time had passed."""
-        self._running().send_signal(signal.SIGCONT)
-
-    async def stop(self) -> None:
-        """Have it drain, and kill it if that takes too long."""
-        if self._process is None or self._process.returncode is not None:
-            return
-        self.thaw()
-        self._process.terminate()
-        try:
-            async with asyncio.timeout(STOP_TIMEOUT_S):
-                await self._process.communicate()
-        except TimeoutError:
-            await self.kill()
-
-    def _running(self) -> asyncio.subprocess.Process:
-        assert self._process is not None, f"{self.name} was never started"
-        return self._process
 
 
 @asynccontextmanager
