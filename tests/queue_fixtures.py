@@ -149,3 +149,10 @@ def under_test(request: pytest.FixtureRequest) -> QueueUnderTest:
     """An open queue without items."""
     opened: QueueUnderTest = request.getfixturevalue(request.param)
     return opened
+
+
+@pytest.fixture(params=["memory_queue", "redis_queue", "postgres_queue"])
+def tier_under_test(request: pytest.FixtureRequest) -> QueueUnderTest:
+    """An open tier without items, of those that keep items themselves."""
+    opened: QueueUnderTest = request.getfixturevalue(request.param)
+    return opened

@@ -80,6 +80,11 @@ class MemoryQueue:
         self._ring()
         return answers
 
+    async def adopt(self, leases: Sequence[Lease], *, visibility_ms: int) -> list[Lease | None]:
+        check_count(len(leases))
+        now_us = self._clock.now_us()
+        return [self._queue(lease.item.queue).adopt(lease, visibility_ms, now_us) for lease in leases]
+
     async def withdraw(self, queue: str, tokens: Sequence[str]) -> Mapping[str, TokenState]:
         check_count(len(tokens))
         state = self._queue(queue)

@@ -156,6 +156,21 @@ class QueueState:
         self._queue(held)
         return True
 
+    def adopt(self, lease: Lease, visibility_ms: int, now_us: int) -> Lease | None:
+        """Hold an item as leased that another tier has handed out; None when it is leased or set aside here."""
+        item = lease.item
+        held = self._held.get(item.token)
+        if held is None:
+            held = self._held[item.token] = _Held(item, (-item.priority, self._next()), now_us)
+        elif held.state == "queued":
+            self._unqueue(held)
+        else:
+            return None
+        lane = self._lanes.get(item.tenant)
+        if lane is None:
+            lane = self._lanes[item.tenant] = _Lane(item.tenant)
+        return self._lease_to(held, lane, lease.delivery, now_us + visibility_ms * 1_000)
+
     def withdraw(self, token: str) -> TokenState | None:
         """Remove an item; how it stood."""
         held = self._held.get(token)
@@ -312,15 +327,16 @@ class QueueState:
         lane.virtual_time = self._virtual_time + 1 / policy.weight
         if lane.queued:
             self._make_ready(lane)
-        held.state = "leased"
-        held.deliveries += 1
-        held.receipt = self._next()
+        return self._lease_to(held, lane, held.deliveries + 1, until_us)
+
+    def _lease_to(self, held: _Held, lane: _Lane, delivery: int, until_us: int) -> Lease:
+        held.state, held.deliveries, held.receipt = "leased", delivery, self._next()
+        lane.leased.add(held.item.token)
         if held.receipt % DELIVERIES_PER_SWEEP == 0:
             self._sweep()
-        lane.leased.add(held.item.token)
         self._leased.add(held.item.token)
         self._hold_until(held, until_us)
-        return Lease(item=held.item, receipt=held.receipt, delivery=held.deliveries, tier=TIER)
+        return Lease(item=held.item, receipt=held.receipt, delivery=delivery, tier=TIER)
 
     def _sweep(self) -> None:
         """Forget lanes that rest and owe nothing: they would begin anew where they stand."""

@@ -7,26 +7,30 @@ States of the first tier, as this process sees it:
                                                           +-- for OWNERS_TOLD_AFTER_MS: owners are told
 
 - Items go to the first tier. What it refuses (its queue is full) or can't take goes to the second.
-- Both tiers are leased from while both hold items, in equal parts; while the second seems empty it is looked at once in
-  SECOND_TIER_LOOK_MS.
-- While the first tier is away nothing waits for it: no call tries it but the probe.
+- While the first tier serves, it alone hands out: who leases brings items of the second tier back to it. While that one
+  seems empty it is looked at once in SECOND_TIER_LOOK_MS.
+- While the first tier is away nothing waits for it: no call tries it but the probe. The second one hands out.
+- The tier that hands out counts what is in flight of both: it adopts the leases of the other one (see `holdings`).
 - What the first tier holds while it is away can't be served. Owners are told, and enqueue what they have in flight
   again, which goes to the second tier. So a token may be held by both: it is done twice at worst, and its first result
   counts. Who acknowledges it in one tier removes it from the other where that costs little.
-- Removals meant for the first tier while it is away are remembered, MAX_REMEMBERED at most, and made when it is back.
+- Removals meant for the first tier while it is away are remembered (see `removals`), and made when it is back.
 
 An item whose owner enqueues it again when told is handed to a waiting consumer within STUCK_BOUND_MS of the moment that
-the first tier failed in whatever way, unless a live consumer has it leased. Caps and rates hold for each tier by
-itself.
+the first tier failed in whatever way, unless a live consumer has it leased.
+
+Caps hold over both tiers, but for the moment in which they take turns: until every process has had its leases adopted,
+a probe's interval and time-out after it, a cap may be reached twice. Rates begin anew with each turn: a burst more.
+What the first tier loses while it serves (a flush) is in flight all the same, and it counts none of it.
 """
 
 import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Final, TypeVar
 
+from ductor.actors.queue.bringing import BRINGING_MS, bring
 from ductor.actors.queue.distributed import (
     MAX_ITEMS_PER_CALL,
     DistributedQueue,
@@ -34,10 +38,10 @@ from ductor.actors.queue.distributed import (
     check_lease_arguments,
 )
 from ductor.actors.queue.errors import QueueUnavailableError
+from ductor.actors.queue.holdings import Holdings
 from ductor.actors.queue.items import (
     DeadLetter,
     EnqueueOutcome,
-    LaneDepth,
     LanePolicy,
     Lease,
     QueueDepth,
@@ -47,6 +51,8 @@ from ductor.actors.queue.items import (
     QueuePolicy,
     TokenState,
 )
+from ductor.actors.queue.merging import added_depths, merged_states
+from ductor.actors.queue.removals import Removals
 
 TIER: Final = "tiered"
 STUCK_BOUND_MS: Final = 5_000
@@ -55,9 +61,9 @@ PROBE_INTERVAL_MS: Final = 500
 OWNERS_TOLD_AFTER_MS: Final = 1_000
 """A shorter absence of the first tier is not worth enqueueing everything again."""
 SECOND_TIER_LOOK_MS: Final = 1_000
-MAX_REMEMBERED: Final = 100_000
 MAX_QUEUES_REMEMBERED: Final = 10_000
-_RANK: Final[Mapping[TokenState, int]] = {"dead": 0, "queued": 1, "leased": 2}
+BROUGHT_BACK: Final = 64
+"""Items of the second tier that a caller takes back to the first one at a time, if he does not want more."""
 
 _Answer = TypeVar("_Answer")
 
@@ -87,14 +93,17 @@ class TieredQueue:
         self._second = second
         self._on_disturbance = on_disturbance
         self._probe_interval_ms = probe_interval_ms
-        self._first_name = ""
+        self._first_name = self._second_name = ""
         self._away_since_s: float | None = None
         self._are_owners_told = False
         # Queues that the second tier seems to hold items of, and when each queue was last looked at there.
         self._second_queues: set[str] = set()
+        # Queues of which it may hold items that the first one has as well.
+        self._twin_queues: set[str] = set()
         self._second_looked_at_s: dict[str, float] = {}
-        self._is_seconds_turn = False
-        self._remembered: dict[tuple[str, str], None] = {}
+        self._holdings = Holdings()
+        self._is_adoption_due = False
+        self._removals = Removals()
         self._monitor: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._is_closed = False
@@ -110,7 +119,7 @@ class TieredQueue:
         await self._second.open()
         await self._first.open()
         health = await self._first.health()
-        self._first_name = health.tier
+        self._first_name, self._second_name = health.tier, (await self._second.health()).tier
         if not health.is_available:
             self._lose_first(health.reason)
         self._monitor = asyncio.create_task(self._watch(), name="queue tiers")
@@ -129,7 +138,7 @@ class TieredQueue:
         check_count(len(items))
         outcomes: list[EnqueueOutcome] = ["refused"] * len(items)
         for item in items:
-            self._remembered.pop((item.queue, item.token), None)
+            self._removals.discard(item.queue, [item.token])
         answered = await self._ask_first(lambda first: first.enqueue(items))
         if answered is not None:
             outcomes = answered
@@ -137,7 +146,7 @@ class TieredQueue:
         if rest:
             left = [items[number] for number in rest]
             taken = await self._second.enqueue(left)
-            self._second_queues.update(item.queue for item in left)
+            self._note_in_second(item.queue for item in left)
             for number, outcome in zip(rest, taken, strict=True):
                 outcomes[number] = outcome
         return outcomes
@@ -146,6 +155,15 @@ class TieredQueue:
         self, queues: Sequence[str], *, max_items: int, visibility_ms: int, wait_ms: int = 0
     ) -> list[Lease]:
         check_lease_arguments(queues, max_items, visibility_ms, wait_ms)
+        leases = await self._lease_within(queues, max_items, visibility_ms, wait_ms)
+        self._holdings.add(leases, asyncio.get_running_loop().time() + visibility_ms / 1_000)
+        if self._away_since_s is not None and any(lease.tier == self._first_name for lease in leases):
+            self._is_adoption_due = True  # the call was under way when that tier was lost
+        return leases
+
+    async def _lease_within(
+        self, queues: Sequence[str], max_items: int, visibility_ms: int, wait_ms: int
+    ) -> list[Lease]:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + wait_ms / 1_000
         while True:
@@ -166,35 +184,55 @@ class TieredQueue:
                 return leases
 
     async def renew(self, leases: Sequence[Lease], *, visibility_ms: int) -> list[bool]:
-        return await self._by_tier(leases, lambda tier, part: tier.renew(part, visibility_ms=visibility_ms), True)
+        async def renew_at(tier: DistributedQueue, part: Sequence[Lease]) -> list[bool]:
+            return await tier.renew(part, visibility_ms=visibility_ms)
+
+        answers = await self._by_tier(leases, renew_at, True)
+        for name in (self._first_name, self._second_name):
+            copies = self._holdings.copies(leases, name)
+            if copies:
+                renewed = await self._by_tier(copies, renew_at, True)
+                hold = {copy.item.token for copy, holds in zip(copies, renewed, strict=True) if holds}
+                answers = [
+                    answer or (lease.tier == name and lease.item.token in hold)
+                    for lease, answer in zip(leases, answers, strict=True)
+                ]
+        held = [lease for lease, holds in zip(leases, answers, strict=True) if holds]
+        self._holdings.renew(held, asyncio.get_running_loop().time() + visibility_ms / 1_000)
+        return answers
 
     async def acknowledge(self, leases: Sequence[Lease]) -> list[bool]:
-        answers = await self._by_tier(leases, lambda tier, part: tier.acknowledge(part), False)
+        answers = await self._by_tier(leases, _acknowledge, False)
         if self._away_since_s is not None:
-            self._remember((lease.item.queue, lease.item.token) for lease in leases)
+            self._removals.add((lease.item.queue, lease.item.token) for lease in leases)
         await self._remove_twins(leases)
         return answers
 
     async def release(self, leases: Sequence[Lease]) -> list[bool]:
-        return await self._by_tier(leases, lambda tier, part: tier.release(part), False)
+        """As of a tier. What one that is away holds is returned by the one that has adopted it."""
+        answers = await self._by_tier(leases, _release, False)
+        for lease, is_returned in zip(leases, answers, strict=True):
+            for held in self._holdings.take([lease]):
+                await self._by_tier(list(held.copies.values()), _acknowledge if is_returned else _release, False)
+        return answers
 
     async def withdraw(self, queue: str, tokens: Sequence[str]) -> Mapping[str, TokenState]:
         check_count(len(tokens))
         in_first = await self._ask_first(lambda first: first.withdraw(queue, tokens))
         if in_first is None:
-            self._remember((queue, token) for token in tokens)
-        return _merged(in_first or {}, await self._second.withdraw(queue, tokens))
+            self._removals.add((queue, token) for token in tokens)
+        return merged_states(in_first or {}, await self._second.withdraw(queue, tokens))
 
     async def held(self, queue: str, tokens: Sequence[str]) -> Mapping[str, TokenState]:
         """How a tier that serves holds the tokens: what one that is away holds has to be enqueued again."""
         check_count(len(tokens))
         in_first = await self._ask_first(lambda first: first.held(queue, tokens))
-        return _merged(in_first or {}, await self._second.held(queue, tokens))
+        return merged_states(in_first or {}, await self._second.held(queue, tokens))
 
     async def depth(self, queue: str) -> QueueDepth:
         in_first = await self._ask_first(lambda first: first.depth(queue))
         in_second = await self._second.depth(queue)
-        return in_second if in_first is None else _sum(in_first, in_second)
+        return in_second if in_first is None else added_depths(in_first, in_second)
 
     async def dead_letters(self, queue: str, *, limit: int = MAX_ITEMS_PER_CALL) -> list[DeadLetter]:
         check_count(limit)
@@ -207,7 +245,7 @@ class TieredQueue:
         in_first = await self._ask_first(lambda first: first.replay(queue, tokens)) or [False] * len(tokens)
         in_second = await self._second.replay(queue, tokens)
         if any(in_second):
-            self._second_queues.add(queue)
+            self._note_in_second([queue])
         return [one or other for one, other in zip(in_first, in_second, strict=True)]
 
     async def drop(self, queue: str, tokens: Sequence[str]) -> list[bool]:
@@ -250,21 +288,35 @@ class TieredQueue:
             return None
 
     async def _lease_now(self, queues: Sequence[str], max_items: int, visibility_ms: int) -> list[Lease]:
-        leases: list[Lease] = []
-        self._is_seconds_turn = not self._is_seconds_turn
-        if self._away_since_s is not None:
-            return await self._lease_from_second(queues, max_items, visibility_ms)
-        if self._is_look_due(queues) or (self._is_seconds_turn and self._seems_in_second(queues)):
-            leases = await self._lease_from_second(queues, -(-max_items // 2), visibility_ms)
-        wanted = max_items - len(leases)
-        if wanted:
-            from_first = await self._ask_first(
-                lambda first: first.lease(queues, max_items=wanted, visibility_ms=visibility_ms)
+        if self._away_since_s is None and (self._is_look_due(queues) or self._seems_in_second(queues)):
+            await self._bring_back(queues, max(max_items, BROUGHT_BACK))
+        if self._away_since_s is None:
+            leases = await self._ask_first(
+                lambda first: first.lease(queues, max_items=max_items, visibility_ms=visibility_ms)
             )
-            leases += from_first or []
-        if not leases and self._seems_in_second(queues):
-            leases = await self._lease_from_second(queues, max_items, visibility_ms)
-        return leases
+            if leases is not None:
+                return leases
+        await self._adopt_if_due()
+        return await self._lease_from_second(queues, max_items, visibility_ms)
+
+    async def _bring_back(self, queues: Sequence[str], max_items: int) -> None:
+        """Have the first tier hold what waits in the second."""
+        leases = await self._lease_from_second(queues, max_items, BRINGING_MS)
+        if leases and not await self._ask_first(lambda first: bring(leases, self._second, first)):
+            self._second_queues.difference_update(queues)  # the first one is full: look again in a while
+        for queue in () if leases else self._twin_queues.intersection(queues):
+            if (await self._second.depth(queue)).queued == 0:  # else a cap may keep them there for now
+                self._twin_queues.discard(queue)
+
+    async def _adopt_if_due(self) -> None:
+        """Have the second tier count what this process has of the first one, which is away."""
+        if self._is_adoption_due:
+            self._is_adoption_due = False
+            try:
+                await self._holdings.adopt_into(self._second, self._second_name)
+            except QueueUnavailableError:
+                self._is_adoption_due = True
+                raise
 
     def _seems_in_second(self, queues: Sequence[str]) -> bool:
         return not self._second_queues.isdisjoint(queues)
@@ -287,10 +339,15 @@ class TieredQueue:
             _logger.warning("the second tier of the queue is not looked at: %s", error.reason)
             return []
         if leases:
-            self._second_queues.update(lease.item.queue for lease in leases)
+            self._note_in_second(lease.item.queue for lease in leases)
         else:
             self._second_queues.difference_update(queues)
         return leases
+
+    def _note_in_second(self, queues: Iterable[str]) -> None:
+        named = set(queues)
+        self._second_queues |= named
+        self._twin_queues |= named
 
     async def _by_tier(
         self,
@@ -316,28 +373,23 @@ class TieredQueue:
 
     async def _remove_twins(self, leases: Sequence[Lease]) -> None:
         """Remove from the other tier what was done, where that is at hand: it would only be done again."""
+        taken = self._holdings.take(leases)
+        copied = {held.lease.item.token for held in taken if self._second_name in held.copies}
         by_queue: defaultdict[tuple[bool, str], list[str]] = defaultdict(list)
         for lease in leases:
             by_queue[lease.tier == self._first_name, lease.item.queue].append(lease.item.token)
         for (is_of_first, queue), tokens in by_queue.items():
-            if is_of_first and queue in self._second_queues:
+            if is_of_first and (queue in self._twin_queues or not copied.isdisjoint(tokens)):
                 await self._second.withdraw(queue, tokens)
             elif not is_of_first and self._away_since_s is None:
                 await self._ask_first(_withdrawal(queue, tokens))
-
-    def _remember(self, removals: Iterable[tuple[str, str]]) -> None:
-        for removal in removals:
-            self._remembered[removal] = None
-        over = len(self._remembered) - MAX_REMEMBERED
-        if over > 0:
-            _logger.warning("%d items that are done may be delivered once more when the first tier is back", over)
-            for removal in list(self._remembered)[:over]:
-                del self._remembered[removal]
 
     def _lose_first(self, reason: str) -> None:
         if self._away_since_s is None:
             self._away_since_s = asyncio.get_running_loop().time()
             self._are_owners_told = False
+            self._holdings.ask_again()
+            self._is_adoption_due = True
             _logger.warning("the first tier of the queue is away, the second one serves: %s", reason)
 
     async def _watch(self) -> None:
@@ -348,6 +400,11 @@ class TieredQueue:
             except QueueUnavailableError as error:
                 self._lose_first(error.reason)
             self._tell_owners()
+            if self._away_since_s is not None:
+                try:
+                    await self._adopt_if_due()
+                except QueueUnavailableError as error:
+                    _logger.warning("the second tier does not count yet what is in flight: %s", error.reason)
 
     async def _closes_within(self, timeout_ms: int) -> bool:
         try:
@@ -363,13 +420,11 @@ class TieredQueue:
             return
         if self._away_since_s is None:
             return
-        while self._remembered:
-            removals = list(self._remembered)[:MAX_ITEMS_PER_CALL]
-            queue = removals[0][0]
-            tokens = [token for of_queue, token in removals if of_queue == queue]
-            await self._first.withdraw(queue, tokens)
-            for token in tokens:
-                self._remembered.pop((queue, token), None)
+        while (removals := self._removals.first()) is not None:
+            await self._first.withdraw(*removals)
+            self._removals.discard(*removals)
+        self._holdings.ask_again()
+        await self._holdings.adopt_into(self._first, self._first_name)
         _logger.warning("the first tier of the queue is back")
         self._away_since_s = None
 
@@ -385,33 +440,9 @@ def _withdrawal(queue: str, tokens: Sequence[str]) -> Callable[[DistributedQueue
     return lambda tier: tier.withdraw(queue, tokens)
 
 
-def _merged(first: Mapping[str, TokenState], second: Mapping[str, TokenState]) -> dict[str, TokenState]:
-    """How tokens stand in the tier where they have come furthest."""
-    merged = dict(first)
-    for token, state in second.items():
-        if token not in merged or _RANK[state] > _RANK[merged[token]]:
-            merged[token] = state
-    return merged
+def _acknowledge(tier: DistributedQueue, leases: Sequence[Lease]) -> Awaitable[list[bool]]:
+    return tier.acknowledge(leases)
 
 
-def _sum(first: QueueDepth, second: QueueDepth) -> QueueDepth:
-    lanes: dict[str, LaneDepth] = {}
-    for lane in chain(first.lanes, second.lanes):
-        other = lanes.get(lane.tenant)
-        lanes[lane.tenant] = (
-            lane
-            if other is None
-            else LaneDepth(
-                tenant=lane.tenant,
-                queued=lane.queued + other.queued,
-                in_flight=lane.in_flight + other.in_flight,
-                oldest_age_ms=max(lane.oldest_age_ms, other.oldest_age_ms),
-            )
-        )
-    return QueueDepth(
-        queue=first.queue,
-        queued=first.queued + second.queued,
-        in_flight=first.in_flight + second.in_flight,
-        dead=first.dead + second.dead,
-        lanes=tuple(lane for _, lane in sorted(lanes.items())),
-    )
+def _release(tier: DistributedQueue, leases: Sequence[Lease]) -> Awaitable[list[bool]]:
+    return tier.release(leases)

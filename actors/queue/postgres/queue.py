@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Final
 
 import asyncpg
+from msgspec.structs import replace
 
 from ductor.actors.queue.cancellation import LeaseCalls
 from ductor.actors.queue.distributed import (
@@ -135,6 +136,28 @@ class PostgresQueue:
         answers = await self._for_each("requeue", leases)
         self._wake()
         return answers
+
+    async def adopt(self, leases: Sequence[Lease], *, visibility_ms: int) -> list[Lease | None]:
+        check_count(len(leases))
+        adopted: list[Lease | None] = []
+        for queue, grouped in groupby(leases, lambda lease: lease.item.queue):
+            group = {lease.item.token: lease for lease in grouped}
+            rows = await self._fetch(
+                "adopt",
+                queue=queue,
+                tokens=list(group),
+                tenants=[lease.item.tenant for lease in group.values()],
+                priorities=[lease.item.priority for lease in group.values()],
+                deliveries=[lease.delivery for lease in group.values()],
+                bodies=[lease.item.body for lease in group.values()],
+                visibility_us=visibility_ms * 1_000,
+            )
+            receipts = {row["token"]: row["receipt"] for row in rows}
+            adopted += [
+                replace(lease, receipt=receipts[token], tier=TIER) if token in receipts else None
+                for token, lease in group.items()
+            ]
+        return adopted
 
     async def withdraw(self, queue: str, tokens: Sequence[str]) -> Mapping[str, TokenState]:
         return await self._remove(queue, tokens, only_dead=False)

@@ -20,6 +20,23 @@ FROM (
 WHERE i.queue = holding.queue AND i.token = holding.token
 RETURNING i.token
 
+-- name: adopt
+-- Under the queue's lock: who leases counts what is leased. In order of token, as everywhere.
+WITH locked AS MATERIALIZED (
+    SELECT ductor.eec_lock_task_queue(:queue::text), ductor.eec_hold_task_lanes(:queue::text, :tenants::text[])
+)
+INSERT INTO ductor.eec_task_item AS i
+    (queue, token, tenant, priority, enqueued_at_us, body, state, deliveries, receipt, until_us)
+SELECT :queue::text, w.token, w.tenant, w.priority, ductor.eec_now_us(), w.body, 'leased', w.deliveries,
+    nextval('ductor.eec_task_receipt'), ductor.eec_now_us() + :visibility_us::bigint
+FROM locked CROSS JOIN unnest(:tokens::text[], :tenants::text[], :priorities::integer[], :deliveries::integer[],
+    :bodies::bytea[]) AS w (token, tenant, priority, deliveries, body)
+ORDER BY w.token
+ON CONFLICT (queue, token) DO UPDATE
+SET state = 'leased', deliveries = excluded.deliveries, receipt = excluded.receipt, until_us = excluded.until_us
+WHERE i.state = 'queued'
+RETURNING i.token, i.receipt
+
 -- name: remove
 SELECT * FROM ductor.eec_remove_tasks(:queue::text, :tokens::text[], :receipts::bigint[], :only_dead::boolean)
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final, cast
 
+from msgspec.structs import replace
+
 from ductor.actors.queue.cancellation import LeaseCalls
 from ductor.actors.queue.distributed import (
     MAX_DEAD_LETTERS,
@@ -110,6 +112,20 @@ class RedisQueue:
 
     async def release(self, leases: Sequence[Lease]) -> list[bool]:
         return await self._for_each("release", leases)
+
+    async def adopt(self, leases: Sequence[Lease], *, visibility_ms: int) -> list[Lease | None]:
+        check_count(len(leases))
+        adopted: list[Lease | None] = []
+        for queue, grouped in groupby(leases, lambda lease: lease.item.queue):
+            group = list(grouped)
+            arguments: list[Argument] = [visibility_ms * 1_000]
+            for lease in group:
+                item = lease.item
+                arguments += (item.token, item.tenant, item.priority, lease.delivery, item.body)
+            for lease, receipt in zip(group, await self._run("adopt", queue, *arguments), strict=True):
+                is_leased = receipt != b""
+                adopted.append(replace(lease, receipt=int(receipt), tier=TIER) if is_leased else None)
+        return adopted
 
     async def withdraw(self, queue: str, tokens: Sequence[str]) -> Mapping[str, TokenState]:
         return await self._remove(queue, tokens, "any")

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 NAMES: Final = (
+    "adopt",
     "dead_letters",
     "depth",
     "enqueue",
