@@ -39,7 +39,7 @@ from ductor.projections.database import DATABASE_AWAY, PASSING_FAILURES, ModelDa
 from ductor.projections.model import Projection, check_projections
 from ductor.projections.pages import FeedPages, Page
 
-FIRST_BATCH_ROWS = 250
+FIRST_BATCH_ROWS = 1_000
 """Rows of a projection's first batch; while batches are quick they double."""
 STOP_TIMEOUT_S = 10.0
 """For so long a stopping projector may finish its batch."""
@@ -64,7 +64,7 @@ class ProjectorOptions(msgspec.Struct, frozen=True, kw_only=True):
         backoff_first_ms, backoff_max_ms: pauses while the database is away.
     """
 
-    batch_rows: int = 2_000
+    batch_rows: int = 5_000
     batch_bytes: int = 8 * 1024 * 1024
     batch_ms: int = 2_000
     busy_poll_ms: int = 250

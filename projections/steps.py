@@ -177,10 +177,10 @@ def step_changes(batch: RowBatch, spans: StepSpans) -> StepChanges:
     changes: StepChanges = defaultdict(lambda: defaultdict(StepChange))
     tally, times_us = batch.tally, batch.columns.at_us
     by_step_of = [changes[one.tenant, one.definition, one.hour_us] for one in tally.scopes]
-    for (scope, step), attempts in tally.attempts.items():
+    for (scope, step), attempts_us in tally.attempts_us.items():
         counts = by_step_of[scope][step].counts
-        counts.attempts += attempts.count
-        counts.attempt_us += attempts.took_us
+        counts.attempts += len(attempts_us)
+        counts.attempt_us += sum(attempts_us)
     for (scope, step, status, _, _), count in tally.settled.items():
         _count(by_step_of[scope][step].counts, status, count)
     for (scope, step), durations_us in spans.durations_us.items():

@@ -51,13 +51,6 @@ class Scope(msgspec.Struct, frozen=True):
     hour_us: int
 
 
-class Attempts(msgspec.Struct):
-    """Attempts that have finished, and microseconds that they took."""
-
-    count: int = 0
-    took_us: int = 0
-
-
 ScopedStep = tuple[int, str]
 """Scope, step."""
 SettledKey = tuple[int, str, str, tuple[str, ...], tuple[str, ...]]
@@ -69,7 +62,7 @@ class Tally(msgspec.Struct):
 
     Attributes:
         scope_of_row: of each row.
-        attempts: by scope and step.
+        attempts_us: how long each attempt took that finished, by scope and step.
         failed_attempts: those that failed, with the number of their row.
         settled: how many steps settled, by scope, step, status and the edges that they took.
         dispatched_by_run, settled_by_run: attempts dispatched, and steps settled but not skipped.
@@ -78,7 +71,7 @@ class Tally(msgspec.Struct):
 
     scopes: list[Scope]
     scope_of_row: list[int]
-    attempts: dict[ScopedStep, Attempts]
+    attempts_us: dict[ScopedStep, list[int]]
     failed_attempts: list[tuple[int, AttemptOutline]]
     settled: dict[SettledKey, int]
     dispatched_by_run: list[int]
@@ -89,7 +82,7 @@ class Tally(msgspec.Struct):
 def tally_of(batch: "RowBatch") -> Tally:
     """Count the events of a batch."""
     scopes, scope_of_row = _scopes(batch)
-    attempts: dict[ScopedStep, Attempts] = defaultdict(Attempts)
+    attempts_us: dict[ScopedStep, list[int]] = defaultdict(list)
     failed_attempts: list[tuple[int, AttemptOutline]] = []
     settled: dict[SettledKey, int] = defaultdict(int)
     dispatched_by_run, settled_by_run = [0] * len(batch.heads), [0] * len(batch.heads)
@@ -105,10 +98,8 @@ def tally_of(batch: "RowBatch") -> Tally:
                     settled_by_run[run] += 1
             elif kind is _FINISHED:
                 attempt: AttemptOutline = event  # type: ignore[assignment]
-                of_step = attempts[scope, step_name(attempt.node)]
-                of_step.count += 1
-                if attempt.finished_at_us > attempt.started_at_us:
-                    of_step.took_us += attempt.finished_at_us - attempt.started_at_us
+                took_us = attempt.finished_at_us - attempt.started_at_us
+                attempts_us[scope, step_name(attempt.node)].append(max(0, took_us))
                 if attempt.outcome == "failed":
                     failed_attempts.append((row, attempt))
             elif kind is _DISPATCHED:
@@ -118,7 +109,7 @@ def tally_of(batch: "RowBatch") -> Tally:
     return Tally(
         scopes,
         scope_of_row,
-        attempts,
+        attempts_us,
         failed_attempts,
         settled,
         dispatched_by_run,

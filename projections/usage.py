@@ -79,9 +79,9 @@ def usage_changes(batch: RowBatch) -> dict[DayKey, UsageCounts]:
         counts_of[scope].journal_bytes += size_bytes
     for (scope, _, status, _, _), steps in tally.settled.items():
         counts_of[scope].steps += steps if status != "skipped" else 0
-    for (scope, _), attempts in tally.attempts.items():
-        counts_of[scope].attempts += attempts.count
-        counts_of[scope].attempt_us += attempts.took_us
+    for (scope, _), attempts_us in tally.attempts_us.items():
+        counts_of[scope].attempts += len(attempts_us)
+        counts_of[scope].attempt_us += sum(attempts_us)
     for row, event in tally.about_runs:
         _about_the_run(counts_of[tally.scope_of_row[row]], event)
     return changes

@@ -165,7 +165,7 @@ def test_a_step_is_entered_once_however_often_it_is_tried():
 
 def test_a_redrive_takes_the_error_back():
     error = ErrorInfo(type="Boom", message="no more")
-    failed = [(0, [started()]), (1, [RunEnded(status="failed", error=error)])]
+    failed: list[tuple[float, list[Any]]] = [(0, [started()]), (1, [RunEnded(status="failed", error=error)])]
     assert run_changes(batch(*failed))[HEAD.run_id].error_message == "no more"
     change = run_changes(batch(*failed, (2, [RunReopened(nodes=())])))[HEAD.run_id]
     assert (change.has_error_news, change.error_message) == (True, None)
