@@ -26,7 +26,8 @@ def graph(
     Parameters
     ----------
     what
-        A definition file, the name of a published definition, or the id of a run.
+        A definition file, the name of a published definition, or the id of a run: of one that carries out an inline
+        body that is drawn.
     output
         `text`, or `svg`, a picture.
     out
@@ -88,6 +89,7 @@ async def _of_run(run_id: str, database: DatabaseOptions) -> "WorkflowGraph":
     from ductor.actors.errors import ManifestMissingError
     from ductor.cli.session import connected
     from ductor.definitions.manifest import decode_manifest
+    from ductor.definitions.program_bodies import carried_out
     from ductor.graph import graph_of, marks_of
 
     async with connected(database) as client:
@@ -96,5 +98,7 @@ async def _of_run(run_id: str, database: DatabaseOptions) -> "WorkflowGraph":
         record = await client.engine.store.manifest(view.manifest_hash)
     if record is None:
         raise ManifestMissingError(view.manifest_hash)
-    marks = marks_of(run_id, view.status, [(row.at_us, row.events) for row in history])
-    return graph_of(decode_manifest(record.manifest), marks)
+    manifest = decode_manifest(record.manifest)
+    body = view.definition.removeprefix(manifest.name).removeprefix("/")  # a run of a body is named `order/ship`
+    marks = marks_of(view.run_id, view.status, [(row.at_us, row.events) for row in history])
+    return graph_of(carried_out(manifest, body), marks)

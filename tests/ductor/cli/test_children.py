@@ -1,6 +1,7 @@
 """Children of a scatter with the real command, on a real PostgreSQL; no handler is needed for what fails at once."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,9 +25,25 @@ output: ${steps.all.output}
 """
 
 
+NESTED = """
+ductor: 1
+name: nested
+steps:
+  - ref: outer
+    type: subworkflow
+    do:
+      steps:
+        - {ref: before, type: transform, value: 1, next: inner}
+        - ref: inner
+          type: subworkflow
+          do: {steps: [{ref: first, type: transform, value: 1, next: second}, {ref: second, type: transform, value: 2}]}
+"""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "fanned.yaml").write_text(FANNED)
+    (tmp_path / "nested.yaml").write_text(NESTED)
     return tmp_path
 
 
@@ -50,3 +67,18 @@ def test_children_are_shown_page_by_page(call: Call, host: Callable[..., HostPro
     assert (missing.returncode, "no scatter 'all'" in missing.stderr) == (3, True)
     (step,) = [step for step in json.loads(call("show", run_id, "-o", "json").stdout)["steps"] if step["ref"] == "each"]
     assert step["children"]["failed"] == 3
+
+
+def test_the_graph_of_a_run_of_a_body_is_that_of_the_body(call: Call, host: Callable[..., HostProcess]):
+    assert call("db", "migrate").returncode == 0
+    host("--definitions", ".").health()
+    root = call("start", "nested").stdout.strip()
+    assert call("watch", root, "--timeout", "30s").returncode == 0
+    heads = json.loads(call("runs", "--root", root, "-o", "json").stdout)
+    run_ids = {"nested": root, **{head["definition"]: head["run_id"] for head in heads}}
+    marked = {name: sorted(re.findall(r"✔ (\w+)", call("graph", run_id).stdout)) for name, run_id in run_ids.items()}
+    assert marked == {
+        "nested": ["outer"],
+        "nested/outer": ["before", "inner"],
+        "nested/outer/inner": ["first", "second"],
+    }
