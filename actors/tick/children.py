@@ -191,7 +191,7 @@ def _started_run(
             trigger,
             tenant=state.tenant,
             key=key,
-            definitions=state.definitions,
+            definitions=state.definitions if program.child_definitions else {},
             ancestry=ancestry,
         )
     except (TriggerError, StartRefusedError) as error:

@@ -67,10 +67,17 @@ def test_a_child_is_started_with_all_that_a_normal_start_gives_and_its_place():
     )
     assert (begun.tenant, begun.parent_waits_for, begun.body, begun.scope) == ("t", "terminal", "", {})
     assert begun.timeout_at_us == run.now_us + 3_600 * SECOND_US
-    assert begun.definitions == run.state.definitions
     node = run.state.nodes["call"]
     assert (node.status, node.waiting, node.child_run_id) == ("waiting", "child", child.run_id)
     assert run.state.open_children == {child.run_id: "call"}
+
+
+def test_only_a_child_that_may_start_others_is_told_which_versions():
+    assert parent().child("call").started.definitions == {}
+    between = "name: between\nsteps: [{ref: a, type: subworkflow, definition: child}]\n"
+    run = Driver(PARENT.replace("child", "between").replace("MORE", ""), {"n": 3}, others=[between, CHILD])
+    assert run.child("call").started.definitions == run.state.definitions
+    assert set(run.state.definitions) == {"subject", "between", "child"}
 
 
 def test_the_same_tick_starts_the_same_child():
