@@ -243,6 +243,6 @@ def _emit_settled(
             untaken=edges[1],
             gathers=gathers,
             gather_strategy=strategy,
-            is_undoable=is_work_done and step.compensate is not None and not node.is_defer,
+            is_undoable=is_work_done and step.compensate is not None,
         )
     )

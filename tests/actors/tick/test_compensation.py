@@ -7,7 +7,6 @@ from ductor.journal.events import (
     CompensationsStarted,
     ControlKind,
     DefersStarted,
-    NodeSettled,
     RunEnded,
     TickLimited,
 )
@@ -350,13 +349,3 @@ def test_deferred_steps_run_after_all_undos():
     kinds = [type(e) for e in run.events() if isinstance(e, CompensationsStarted | DefersStarted | RunEnded)]
     assert kinds == [CompensationsStarted, DefersStarted, RunEnded]
     assert run.state.compensated == "true"
-
-
-def test_a_deferred_step_is_never_undone():
-    run = booked(SAGA + "defer: [{ref: last, type: task, task: t, compensate: {task: u}}]\n")
-    run.fail("car")
-    run.finish("hotel.compensate")
-    run.finish("flight.compensate")
-    run.finish("last")
-    assert run.state.undoable == []
-    assert not any(isinstance(e, NodeSettled) and e.node == "last" and e.is_undoable for e in run.events())
