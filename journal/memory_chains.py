@@ -62,6 +62,11 @@ class MemoryChains(MemoryBase):
     def _note_input(self, run: RunRows, kind: InputKind, input_id: str, where: str) -> None:
         self._chain_inputs[_chain_of(run), kind, input_id] = where
 
+    def _place_elsewhere(self, run: RunRows, kind: InputKind, input_id: str) -> str | None:
+        """Another run of the chain that has an input which this run has, too."""
+        found = self._chain_inputs.get((_chain_of(run), kind, input_id))
+        return None if found == run.head.run_id else found
+
     def _has_come_before(self, run: RunRows, kind: InputKind, input_id: str) -> bool:
         """Whether an earlier run of the chain has had this input."""
         return run.head.chain_run_id is not None and (_chain_of(run), kind, input_id) in self._chain_inputs

@@ -9,7 +9,7 @@ from ductor.journal.memory_rows import RunRows
 
 
 class MemoryForwarding(MemoryChildren):
-    """Messages and controls of continued runs."""
+    """Messages and controls of continued runs. What another run of the chain has had meanwhile stays behind."""
 
     def _forward(self, run: RunRows, commit: Commit) -> None:
         """Move what waits: to the successor with the commit that continues the run, later to the latest of the chain.
@@ -23,15 +23,18 @@ class MemoryForwarding(MemoryChildren):
 
     def _note_inputs(self, run: RunRows) -> None:
         for message_id in self._messages_of(run.head.run_id).receipts:
-            self._note_input(run, "message", message_id, run.head.run_id)
+            if self._place_elsewhere(run, "message", message_id) is None:
+                self._note_input(run, "message", message_id, run.head.run_id)
         for request_id in run.controls:
-            self._note_input(run, "control", request_id, run.head.run_id)
+            if self._place_elsewhere(run, "control", request_id) is None:
+                self._note_input(run, "control", request_id, run.head.run_id)
 
     def _forward_messages(self, run: RunRows, target: RunRows, version: int | None) -> None:
         run_id, target_id = run.head.run_id, target.head.run_id
         messages, received = self._messages_of(run_id), self._messages_of(target_id)
         for message in messages.read_unconsumed():
-            if message.kind in ("digest", "lease"):  # nobody else can take what the run itself had begun
+            is_own = message.kind in ("digest", "lease")  # nobody else can take what the run itself had begun
+            if is_own or self._place_elsewhere(run, "message", message.id) is not None:
                 messages.dispose(MessageDisposition(message.id, "undelivered"), version)
                 continue
             messages.dispose(MessageDisposition(message.id, "forwarded"), version)
@@ -43,7 +46,10 @@ class MemoryForwarding(MemoryChildren):
 
     def _forward_controls(self, run: RunRows, target: RunRows) -> None:
         for control in run.read_waiting_controls():
-            run.forward_control(control, target.head.run_id)
+            elsewhere = self._place_elsewhere(run, "control", control.request_id)
+            run.forward_control(control, elsewhere or target.head.run_id)
+            if elsewhere is not None:
+                continue
             self._note_input(run, "control", control.request_id, target.head.run_id)
             if control.request_id not in target.controls:
                 target.add_control(msgspec.structs.replace(control, run_id=target.head.run_id))

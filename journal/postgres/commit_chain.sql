@@ -54,16 +54,20 @@
     ON CONFLICT (run_id, hash) DO NOTHING
 ), controls_forwarded AS (
     UPDATE ductor.eec_workflow_control c
-    SET disposition = 'forwarded', outcome = f.to_run_id::text, applied_version = f.version
+    SET disposition = 'forwarded', applied_version = f.version, outcome = coalesce((
+            SELECT i.run_id FROM ductor.eec_chain_input i WHERE i.chain_run_id = f.chain_run_id AND i.kind = 'control'
+                AND i.input_id = c.request_id AND i.run_id <> c.run_id), f.to_run_id)::text
     FROM forwarding f
     WHERE c.run_id = f.run_id AND c.disposition = ''
         AND (c.run_id, c.request_id) NOT IN (
             SELECT b.run_id, b.request_id FROM unnest(:but_control_run_id::uuid[], :but_control_request_id::text[])
                 AS b (run_id, request_id))
-    RETURNING c.run_id, c.request_id, c.kind, c.arguments, c.by, c.requested_at_us, c.position, f.chain_run_id, f.to_run_id
+    RETURNING c.run_id, c.request_id, c.kind, c.arguments, c.by, c.requested_at_us, c.position, c.outcome::uuid AS has_it,
+        f.chain_run_id, f.to_run_id
 ), controls_received AS (
     INSERT INTO ductor.eec_workflow_control (run_id, request_id, kind, arguments, by, requested_at_us)
     SELECT c.to_run_id, c.request_id, c.kind, c.arguments, c.by, c.requested_at_us FROM controls_forwarded c
+    WHERE c.has_it = c.to_run_id
     ORDER BY c.to_run_id, c.position
     ON CONFLICT (run_id, request_id) DO NOTHING
 ), inputs_of_chain AS (
@@ -79,7 +83,7 @@
         SELECT m.chain_run_id, 'message', m.message_id, m.to_run_id, 0 FROM messages_forwarded m
         WHERE m.disposition = 'forwarded'
         UNION ALL
-        SELECT c.chain_run_id, 'control', c.request_id, c.to_run_id, 0 FROM controls_forwarded c
+        SELECT c.chain_run_id, 'control', c.request_id, c.has_it, 0 FROM controls_forwarded c
     ) AS i
     ORDER BY i.chain_run_id, i.kind, i.input_id, i.preference
     ON CONFLICT (chain_run_id, kind, input_id) DO UPDATE SET run_id = EXCLUDED.run_id

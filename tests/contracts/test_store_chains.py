@@ -230,6 +230,30 @@ async def test_what_slipped_in_is_found_and_goes_to_the_latest(store: Store) -> 
     assert first.run_id not in await store.runs_to_wake(START_US, 10)
 
 
+async def test_what_slipped_in_and_was_sent_again_meanwhile_is_taken_up_once(store: Store) -> None:
+    """A later run of the chain has had the same message and the same request, and is done with them."""
+    first, second = await chain_of(store, 2)
+    await sent_well(store, second, signal())
+    await asked(store, second, "c-1", "pause")
+    done = second.commit(controls=(ControlDisposition("c-1", "applied"),), **disposed("message-1", "consumed"))
+    await send_well(store, done)
+    third, commit = continuing(second, first, 2)
+    await send_well(store, commit)
+    sender = RunWriter()
+    await send_well(store, sender.start())
+    late = SentControl(run_id=first.run_id, request_id="c-1", kind="pause")
+    await send_well(store, sender.commit(sent=(SentMessage(first.run_id, signal()),), sent_controls=(late,)))
+    await send_well(store, first.dispositions(forwards_to=second.run_id))
+    loaded = await store.load(third.run_id)
+    assert loaded is not None
+    assert (loaded.messages, loaded.controls) == ((), ())
+    control = await store.control(first.run_id, "c-1")
+    assert control is not None
+    assert (control.run_id, control.disposition) == (second.run_id, "applied")
+    assert (await receipt_of(store, first)).run_id == second.run_id
+    assert first.run_id not in await store.runs_to_wake(START_US, 10)
+
+
 async def test_an_event_reaches_the_latest_run_once(store: Store) -> None:
     (first,) = await chain_of(store, 1)
     event = BusEvent(tenant="acme", event_id="e-1", name="paid", published_at_us=START_US)
