@@ -57,6 +57,16 @@ async def judge(client: Client, noted: Noted) -> tuple[Verdict, dict[str, RunFac
     """Look at everything but the read models; also what each journal says, by run."""
     verdict = Verdict()
     facts = {one.head.run_id: one async for one in _proved(client, verdict)}
+    judge_facts(facts, noted, verdict)
+    held = await client.leases(limit=10)
+    verdict.complain(*(f"run {one.run_id} still has the lease {one.key} of {one.node}" for one in held))
+    aside = await client.runs_set_aside()
+    verdict.complain(*(f"run {one.run_id} is set aside: {one.reason}" for one in aside))
+    return verdict, facts
+
+
+def judge_facts(facts: Mapping[str, RunFacts], noted: Noted, verdict: Verdict) -> None:
+    """Hold what the journals say against what the ledger says."""
     verdict.runs = len(facts)
     verdict.rows = sum(one.version for one in facts.values())
     verdict.attempts = sum(one.finished.total() for one in facts.values())
@@ -67,8 +77,9 @@ async def judge(client: Client, noted: Noted) -> tuple[Verdict, dict[str, RunFac
     _judge_attempts(facts, noted, verdict)
     _judge_messages(facts, chains, noted, verdict)
     _judge_children(facts, verdict)
-    await _judge_leases(client, noted, verdict)
-    return verdict, facts
+    for key, fences in noted.fences.items():
+        if len(set(fences.values())) != len(fences):
+            verdict.complain(f"lease {key}: a fence was given to several attempts")
 
 
 # --- journals ---------------------------------------------------------------------------------------------------------
@@ -186,13 +197,3 @@ def _judge_children(facts: Mapping[str, RunFacts], verdict: Verdict) -> None:
             verdict.complain(f"run {run_id} is a child of {parent}, which does not know it")
     verdict.complain(*(f"child {id} was started {n} times" for id, n in started.items() if n > 1))
     verdict.complain(*(f"child {id} was started, and there is no such run" for id in started.keys() - facts.keys()))
-
-
-async def _judge_leases(client: Client, noted: Noted, verdict: Verdict) -> None:
-    held = await client.leases(limit=10)
-    verdict.complain(*(f"run {one.run_id} still has the lease {one.key} of {one.node}" for one in held))
-    for key, fences in noted.fences.items():
-        if len(set(fences.values())) != len(fences):
-            verdict.complain(f"lease {key}: a fence was given to several attempts")
-    aside = await client.runs_set_aside()
-    verdict.complain(*(f"run {one.run_id} is set aside: {one.reason}" for one in aside))

@@ -32,8 +32,10 @@ async def read_model_problems(store: PostgresStore, dsn: str, facts: Mapping[str
         return late
     connection = await asyncpg.connect(dsn)
     try:
-        found = {row[0]: tuple(row)[1:] for row in await connection.fetch(RUNS)}
-        steps = {(row[0], row[1]): tuple(row)[2:] for row in await connection.fetch(STEPS)}
+        found: dict[object, tuple[object, ...]] = {row[0]: tuple(row)[1:] for row in await connection.fetch(RUNS)}
+        steps: dict[object, tuple[object, ...]] = {
+            (row[0], row[1]): tuple(row)[2:] for row in await connection.fetch(STEPS)
+        }
     finally:
         await connection.close()
     return _differences("run", _expected_runs(facts), found) + _differences("step", _expected_steps(facts), steps)

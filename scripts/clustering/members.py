@@ -1,7 +1,7 @@
 """Hosts and workers, each in a process of its own, for being killed.
 
-They are forked from a server that has everything imported: a process that is killed is back within a fraction of the
-time that the interpreter alone would need, so that it is the engine that is struck, and not the machine that is kept busy.
+They are forked from a server that has everything imported. A process that is killed is back within a fraction of the
+time that the interpreter alone would need, so it is the engine that is struck, and not the machine that is kept busy.
 """
 
 import asyncio
