@@ -12,7 +12,7 @@ from typing import cast
 import asyncpg
 
 from ductor.journal.errors import StoreUnavailableError
-from ductor.journal.postgres.failures import unavailable
+from ductor.journal.postgres.failures import CONNECTION_ERRORS, unavailable
 from ductor.journal.postgres.pool import close_pool, open_pool
 from ductor.journal.postgres.settings import ConnectionSettings
 
@@ -31,7 +31,12 @@ PASSING_FAILURES: tuple[type[Exception], ...] = (
     asyncpg.InvalidCachedStatementError,
 )
 """What a server answers that says nothing of the statement: sent again it may well succeed."""
-LOST_CONNECTION: tuple[type[Exception], ...] = (*PASSING_FAILURES, OSError, asyncpg.InterfaceError)
+LOST_CONNECTION: tuple[type[Exception], ...] = (
+    *PASSING_FAILURES,
+    OSError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
 """The same of a statement that is known to be right: whatever the driver says then is about the connection."""
 DATABASE_AWAY: tuple[type[Exception], ...] = (*LOST_CONNECTION, StoreUnavailableError)
 """What is tried again after a pause."""
@@ -57,7 +62,7 @@ class ModelDatabase:
         pool = await self._open()
         try:
             connection = await pool.acquire(timeout=self._settings.command_timeout_s)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except CONNECTION_ERRORS as error:
             raise unavailable(error) from error
         try:
             # the pool's proxy has every method of the connection that it stands for

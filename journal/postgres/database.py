@@ -8,7 +8,7 @@ import asyncpg
 
 from ductor.journal.errors import OverloadedError, StoreUnavailableError, ValueRefusedError
 from ductor.journal.postgres.callers import CallersConnection
-from ductor.journal.postgres.failures import classify, refused_field, unavailable
+from ductor.journal.postgres.failures import CONNECTION_ERRORS, classify, refused_field, unavailable
 from ductor.journal.postgres.pool import close_pool, open_pool
 from ductor.journal.postgres.settings import PLANNER_SETTINGS, ConnectionSettings
 from ductor.journal.postgres.statements import QUERIES, Statement
@@ -73,7 +73,7 @@ class Database:
             async with pool.acquire(timeout=self._settings.command_timeout_s) as proxied, proxied.transaction():
                 # the pool's proxy has every method of the connection that it stands for
                 yield cast("asyncpg.Connection", proxied)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except CONNECTION_ERRORS as error:
             raise unavailable(error) from error
 
     async def fetch(self, query: str, **values: object) -> list[asyncpg.Record]:

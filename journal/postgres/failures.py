@@ -17,6 +17,15 @@ from ductor.journal.errors import StoreUnavailableError
 
 Failure = Literal["lock", "content", "again", "stale", "unavailable"]
 
+CONNECTION_ERRORS: tuple[type[Exception], ...] = (
+    OSError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+"""What using a connection may raise, besides refusals of arguments. The last one comes from a connection that was cut
+in the middle of an answer and has not noticed yet."""
+
 _LOCK_STATES = frozenset({"55P03"})
 _AGAIN_STATES = frozenset({"40001", "40P01", "DU001"})
 _STALE_STATES = frozenset({"26000", "0A000", "42P05"})

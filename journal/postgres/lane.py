@@ -18,7 +18,7 @@ from asyncpg.prepared_stmt import PreparedStatement
 from ductor.journal.commit import Appended, Commit, CommitAnswer
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.postgres.batch import Batch, make_batch
-from ductor.journal.postgres.failures import Failure, classify, refused_field
+from ductor.journal.postgres.failures import CONNECTION_ERRORS, Failure, classify, refused_field
 from ductor.journal.postgres.outcomes import loser_answers, loser_arguments
 from ductor.journal.postgres.settings import WRITER_PLANNER_SETTINGS, ConnectionSettings, WriterLimits
 from ductor.journal.postgres.statements import LONE_COMMITS, RESOLVE_LOSERS, Statement, commit_statement
@@ -103,7 +103,7 @@ class Lane:
             return
         try:
             await connection.close(timeout=self._settings.connect_timeout_s)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except CONNECTION_ERRORS:
             connection.terminate()
 
     async def _send(self, batch: Batch, commits: Sequence[Commit]) -> list[CommitAnswer]:

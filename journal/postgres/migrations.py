@@ -15,7 +15,7 @@ import msgspec
 
 from ductor.journal.errors import SchemaVersionError
 from ductor.journal.postgres.errors import ChangedMigrationError, UnsupportedServerError
-from ductor.journal.postgres.failures import unavailable
+from ductor.journal.postgres.failures import CONNECTION_ERRORS, unavailable
 
 OLDEST_SERVER = 140_000
 # any number that nobody else takes as a key: "ductor" in ASCII
@@ -66,7 +66,7 @@ async def migrate(dsn: str) -> list[Migration]:
     try:
         # no statement cache: a pooler may stand between
         connection: asyncpg.Connection = await asyncpg.connect(dsn, statement_cache_size=0)
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except CONNECTION_ERRORS as error:
         raise unavailable(error) from error
     try:
         refuse_old_server(connection)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import asyncpg
 
-from ductor.journal.postgres.failures import unavailable
+from ductor.journal.postgres.failures import CONNECTION_ERRORS, unavailable
 from ductor.journal.postgres.settings import ConnectionSettings
 
 
@@ -43,7 +43,7 @@ async def open_pool(
             server_settings=None if settings.through_pooler else dict(server_settings),
             reset=_keep,
         )
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except CONNECTION_ERRORS as error:
         raise unavailable(error) from error
 
 
@@ -52,5 +52,5 @@ async def close_pool(pool: asyncpg.Pool, settings: ConnectionSettings) -> None:
     try:
         async with asyncio.timeout(settings.connect_timeout_s):
             await pool.close()
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+    except CONNECTION_ERRORS:
         pool.terminate()
