@@ -122,7 +122,7 @@ def _ended_the_run(tick: Tick, ref: str) -> bool:
 def _reset(tick: Tick, named: list[str], ended: list[str]) -> tuple[NodeReset, ...]:
     state, program = tick.state, tick.program
     steps, children = scatters_and_children(named)
-    whole = {*named, *ended, *(raised := scatters_of_raised(tick, ended))}
+    whole = {*named, *ended, *(raised := scatters_of_raised(tick, [*ended, *steps]))}
     chosen = dict.fromkeys([*steps, *raised])
     _choose_following(tick, chosen, keeps_succeeded=False)
     chosen.update(dict.fromkeys(ended))

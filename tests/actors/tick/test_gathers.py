@@ -172,6 +172,34 @@ def test_a_redrive_of_what_raised_does_only_what_did_not_succeed_anew():
     assert run.state.status == "completed"
 
 
+def test_naming_a_gather_that_raised_does_what_did_not_succeed_anew_though_the_run_went_on():
+    run = Driver(
+        """
+        steps:
+          - {ref: each, type: scatter, items_expr: "[1, 2]", concurrency: 1, do: {type: task, task: t}, next: all}
+          - {ref: all, type: gather, scatter_ref: each, strategy: raise, on_error: continue,
+             next: {success: good, error: mend}}
+          - {ref: mend, type: task, task: t}
+          - {ref: good, type: task, task: t, input: "${steps.all.output.result}"}
+        """
+    )
+    run.finish("each[0]", "A")
+    run.fail("each[1]")
+    run.finish("mend")
+    assert run.state.status == "completed"
+    redrive(run, **from_("all"))
+    assert set(run.in_flight) == {"each[1]"}
+    run.finish("each[1]", "B")
+    assert run.state.nodes["good"].input == ["A", "B"]
+
+
+def test_naming_a_gather_that_raises_nothing_gathers_what_is_there():
+    run = finished("drop")
+    redrive(run, **from_("all"))
+    assert set(run.in_flight) == {"end"}
+    assert run.state.nodes["end"].input == {"result": ["A", "C"], "error": {}}
+
+
 def test_a_redrive_of_a_cancelled_run_goes_on_with_the_items_it_had():
     run = gathering("partition", "concurrency: 1\n            interval_ms: 100")
     run.finish("each[0]", "A")
