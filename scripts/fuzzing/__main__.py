@@ -18,8 +18,8 @@ from scripts.fuzzing.seeds import seeds, words
 from scripts.fuzzing.targets import TARGETS
 
 DEFAULT_SECONDS: Final = 60
-GRACE_SECONDS: Final = 120
-"""How much longer than told the fuzzer may take: it reads all seeds first, whatever its time."""
+GRACE_SECONDS: Final = 600
+"""How much longer than told the fuzzer may take: it instruments all modules and reads all seeds first."""
 
 
 def main() -> int:

@@ -14,8 +14,8 @@ Container: TypeAlias = list[JsonValue] | dict[str, JsonValue]
 
 EDGES: Final[tuple[JsonValue, ...]] = (
     None, True, False, 0, 1, -1, 2, 255, 2**31, 2**53 + 1, 2**63, -(2**63) - 1, 2**64, 10**30, 0.5, -0.0, 1e308,
-    "", " ", "a", "0", "@run", "@timeout", "each[0]", "each[1]", "[0]", "a@undo", "é", "😀", "a" * 300, "${trigger.x}",
-    [], [None], {}, {"": None},
+    "", " ", "a", "0", "@run", "@timeout", "each[0]", "each[1]", "[0]", "done.compensate", "é", "😀", "a" * 300,
+    "${trigger.x}", [], [None], {}, {"": None},
 )  # fmt: skip
 """Values at which something may begin to go wrong."""
 

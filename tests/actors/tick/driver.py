@@ -46,6 +46,14 @@ from ductor.journal.records import Transition
 from ductor.journal.state import ASKING, RunState
 
 SECOND_US = 1_000_000
+ERRORS_OF_THE_ENGINE = frozenset({
+    "ChildKeyTaken", "CompensationIncomplete", "DefinitionNotFound", "DepthExceeded", "DuplicateKey", "EndedByStep",
+    "ExpressionError", "InvalidApprovers", "InvalidItems", "InvalidKey", "InvalidTime", "LeaseTimeout",
+    "RepeatExhausted", "RunCancelled", "RunCompensated", "RunTimeout", "ScatterNotSettled", "TaskNotAllowed",
+    "TooManyEvents", "TooManyItems", "ValueRefused",
+})  # fmt: skip
+"""What the tick itself refuses or ends: it would do so again, whoever tried again."""
+
 FINAL_DISPOSITIONS = ("consumed", "undelivered", "forwarded")
 
 
@@ -144,6 +152,8 @@ class Driver:
             self.withdrawn.append(withdrawal.node)
         self._write_outbox(payload)
         self._check(payload)
+        for error in filter(None, (getattr(event, "error", None) for event in payload.events)):
+            assert not (error.retryable and error.type in ERRORS_OF_THE_ENGINE), error
         return self.tick() if payload.is_limited else payload
 
     def finish(self, ref: str, output: JsonValue = None) -> TickPayload:

@@ -5,9 +5,9 @@ import pytest
 
 from ductor.actors.tick.compute import TickInputs, compute
 from ductor.definitions.values import JsonValue
-from ductor.journal.codec import encode_value, stored_value
+from ductor.journal.codec import MAX_ERROR_DETAILS_BYTES, encode_value, stored_value
 from ductor.journal.commit import Payload
-from ductor.journal.events import PayloadRef
+from ductor.journal.events import AttemptFinished, ErrorInfo, PayloadRef
 from tests.actors.tick.driver import Driver
 
 CHILD = """
@@ -107,3 +107,14 @@ def test_a_large_output_goes_with_the_report():
     (sent,) = payload.outbox.sent
     assert sent.message.payload_ref == PayloadRef(stored.ref.hash, stored.ref.size_bytes)
     assert sent.payload == Payload(stored.ref.hash, encode_value("x" * 40_000))
+
+
+def test_details_that_are_too_long_with_the_childs_are_left_out():
+    run = child_run()
+    details = {"text": "a" * (MAX_ERROR_DETAILS_BYTES - 12)}
+    error = ErrorInfo(type="Boom", details=details, retryable=False)
+    run.tick(results=[AttemptFinished(node="work", generation=1, outcome="failed", error=error)])
+    ((_, report),) = told(run)
+    assert isinstance(report, dict)
+    child = {"run_id": "child-1", "definition": "child", "status": "failed"}
+    assert report["error"]["details"] == {"child": child}  # type: ignore[index, call-overload]

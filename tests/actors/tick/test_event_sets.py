@@ -144,6 +144,12 @@ def test_events_that_do_not_match_or_are_too_old_pass_by_without_a_row():
     assert len(run.rows) == rows
 
 
+def test_clocks_that_differ_a_little_lose_no_event():
+    run = Driver(event_set("timeout: 1h", "[{name: a}, {name: b}]"))
+    run.event("a", at_us=run.now_us - CLOCK_TOLERANCE_US)
+    assert len(run.state.nodes["s"].messages) == 1
+
+
 def test_a_match_that_fails_fails_the_set():
     run = Driver(event_set("timeout: 1h", "[{name: a, match: event.payload.n > 5}]"))
     run.event("a", {})

@@ -37,6 +37,7 @@ def test_a_relative_deadline_moves_by_the_length_of_the_pause(fields: str):
     run.advance(4)
     pause(run, 100)
     assert run.advance(5.999999).events == []
+    assert run.state.status == "waiting"
     run.advance(0.000001)
     assert run.state.status == "completed"
 
@@ -113,6 +114,7 @@ def test_timeouts_retries_rounds_and_the_runs_own_timeout_move_too():
     run.finish("p")
     pause(run, 100)
     assert run.advance(9.999999).events == []
+    assert run.state.status == "waiting"
     assert sorted(run.advance(0.000001).dispatched) == ["p", "r"]
     assert run.statuses()["a"] == "failed"
     assert run.state.timers.due_at_us("@timeout") == (1 + 3_600 + 100) * SECOND_US
@@ -251,6 +253,7 @@ def test_the_grace_time_of_a_cancelled_paused_run_counts_from_the_cancel():
     run.advance(100)
     run.request("cancel", "c-2")
     assert run.advance(9.999999).events == []
+    assert not run.state.is_terminal
     run.advance(0.000001)
     assert run.state.status == "cancelled"
 

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ductor.actors.steps.wait import next_time_us
-from ductor.definitions.durations import format_timestamp_us, parse_timestamp_us
+from ductor.definitions.durations import MAX_DURATION_MS, format_timestamp_us, parse_timestamp_us
 from ductor.definitions.values import JsonValue
 from tests.actors.tick.driver import SECOND_US, Driver, timer_ends
 
@@ -23,6 +23,7 @@ def test_a_duration_parks_until_exactly_its_end():
     assert (run.state.status, run.state.nodes["w"].waiting) == ("waiting", "timer")
     run.now_us += 10 * SECOND_US - 1
     assert run.tick().events == []
+    assert run.state.status == "waiting"
     run.now_us += 1
     run.tick()
     assert (run.state.status, run.state.output) == ("completed", {"w": None})
@@ -39,6 +40,7 @@ def test_a_timestamp_parks_until_it_and_is_fixed():
     assert run.state.timers.absolute == {"w": 60 * SECOND_US}
     run.now_us = 60 * SECOND_US - 1
     assert run.tick().events == []
+    assert run.state.status == "waiting"
     run.now_us += 1
     run.tick()
     assert run.state.status == "completed"
@@ -64,6 +66,7 @@ def test_an_expression_gives_a_timestamp_or_a_duration(value: str, seconds: floa
     run = Driver(wait("until_expr: trigger.when"), {"when": value})
     run.now_us += round(seconds * SECOND_US) - 1
     assert run.tick().events == []
+    assert run.state.status == "waiting"
     run.now_us += 1
     run.tick()
     assert run.state.status == "completed"
@@ -72,6 +75,7 @@ def test_an_expression_gives_a_timestamp_or_a_duration(value: str, seconds: floa
 def test_an_expression_may_compute_with_the_time_of_the_tick():
     run = Driver(wait('until_expr: timestamp(now) + duration("30s")'))
     assert run.advance(29.999999).events == []
+    assert run.state.status == "waiting"
     run.advance(0.000001)
     assert run.state.status == "completed"
 
@@ -102,6 +106,12 @@ def test_an_expression_that_gives_anything_else_fails_the_step(value: JsonValue,
     assert error.type == "InvalidTime"
     assert said in error.message
     assert "step w, `until_expr`" in error.message
+
+
+def test_the_longest_duration_is_waited_for():
+    run = Driver(wait("until_expr: trigger"), f"{MAX_DURATION_MS}ms")
+    assert run.state.timers.due == {"w": run.now_us + MAX_DURATION_MS * 1_000}
+    assert Driver(wait("until_expr: trigger"), f"{MAX_DURATION_MS + 1}ms").state.status == "failed"
 
 
 def test_an_expression_that_fails_fails_the_step_and_names_its_place():
@@ -176,6 +186,7 @@ def test_a_cron_wait_is_fixed_and_fires_at_its_time():
     assert run.state.timers.absolute == {"w": 2 * 3_600 * SECOND_US}
     run.now_us = 2 * 3_600 * SECOND_US - 1
     assert run.tick().events == []
+    assert run.state.status == "waiting"
     run.now_us += 1
     run.tick()
     assert run.state.status == "completed"
@@ -187,6 +198,7 @@ def test_a_cron_wait_is_fixed_and_fires_at_its_time():
 def test_the_timeout_edge_is_taken_and_nothing_else():
     run = Driver(wait("signal: go, timeout: 5s, effects: {x: 1}, next: {success: after, timeout: late}", AFTER))
     assert run.advance(4.999999).events == []
+    assert run.state.status == "waiting"
     run.advance(0.000001)
     assert run.statuses() == {"w": "succeeded", "after": "skipped", "late": "succeeded"}
     assert (run.state.nodes["w"].outcome, run.state.context, run.state.status) == ("timeout", {}, "completed")

@@ -1,0 +1,36 @@
+"""Controls that the tick refuses or takes with something missing."""
+
+import pytest
+
+from ductor.definitions.values import JsonValue
+from ductor.journal.compaction import is_compacted
+from ductor.journal.events import ControlReceived
+from tests.actors.tick.driver import Driver
+
+WAITS = "steps: [{ref: w, type: wait, signal: go, next: t}, {ref: t, type: task, task: t}]"
+
+
+def test_a_run_that_has_only_just_begun_is_not_compacted():
+    run = Driver(WAITS)
+    run.request("compact")
+    assert "only just begun" in run.refusals[0]
+    run.signal("go")
+    run.request("compact", "c-2")
+    assert [is_compacted(row.events) for row in run.rows] == [False, False, True]
+    assert len(run.refusals) == 1
+
+
+def test_a_row_that_begins_a_run_compacts_nothing():
+    run = Driver(WAITS, starts=False)
+    run.tick(started=run.started, control=ControlReceived(request_id="c-1", kind="compact", by="somebody"))
+    assert "only just begun" in run.refusals[0]
+    assert not any(is_compacted(row.events) for row in run.rows)
+
+
+@pytest.mark.parametrize("arguments", [{"report_to": "s"}, {"report_id": "i"}, {"report_to": "s", "report_id": 3}])
+def test_whoever_asks_for_undos_is_told_only_where_it_says_how(arguments: dict[str, JsonValue]):
+    run = Driver("steps: [{ref: t, type: task, task: t, compensate: {task: u}}]")
+    run.finish("t")
+    run.request("compensate", **arguments)
+    assert (run.state.report_to, run.state.report_id) == ("", "")
+    assert run.in_flight.keys() == {"t.compensate"}
