@@ -29,13 +29,18 @@ LAG_ROWS_LIMIT = 100_000
 ENDED_TRANSACTION = "a transaction that ended while this report was made"
 
 RUN_ID_CHARACTERS = 36
-# Aggregates take their rows in the order in which the page has them, so that all columns agree.
+# Aggregates take their rows in the order in which the page has them, so that all columns agree. The page is bounded by
+# what is stored, and cut once more by the text, which may be a hundred times as long.
 _COLUMNS = Statement(
     f"""
 SELECT string_agg(int4send(era), ''), string_agg(int8send(transaction_id), ''), string_agg(int8send(position), ''),
     string_agg(run_id, ''), string_agg(int8send(version), ''), string_agg(int8send(at_us), ''),
     string_agg(int4send(octet_length(events)), ''), '[' || string_agg(events, ',') || ']'
-FROM ({QUERIES["feed"].text}) AS feed
+FROM (
+    SELECT *, sum(octet_length(events)) OVER (ROWS UNBOUNDED PRECEDING) - octet_length(events) AS text_bytes_before
+    FROM ({QUERIES["feed"].text}) AS page
+) AS feed
+WHERE text_bytes_before < ${1 + QUERIES["feed"].parameters.index("max_bytes")}::bigint
 """,  # noqa: S608 - our own words
     QUERIES["feed"].parameters,
 )
@@ -117,7 +122,8 @@ class Feed:
     async def feed_columns(
         self, after: FeedPosition, limit: int, *, max_bytes: int = MAX_FEED_PAGE_BYTES
     ) -> FeedColumns:
-        """The same rows as `feed` gives, without what ties them together (commit ids and hashes)."""
+        """The same rows as `feed` gives, without what ties them together (commit ids and hashes). `max_bytes` bounds
+        the text, too."""
         values = {
             "era": after.era,
             "transaction_id": str(after.transaction_id),

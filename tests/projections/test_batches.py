@@ -79,6 +79,16 @@ def test_columns_are_cut_at_a_place(texts: list[bytes], position: int) -> None:
     assert cut.events == b"[" + b",".join(texts[:count]) + b"]"
 
 
+async def test_columns_are_bounded_by_their_text(store: PostgresStore, connection: asyncpg.Connection) -> None:
+    await write_journals(connection, random_journals(3))
+    text = '[{"type":"context_patched","node":"a","patch":{"a":"' + 100_000 * "a" + '"}}]'
+    await connection.execute("UPDATE ductor.eec_workflow_transition SET events = $1", text)
+    stored = await connection.fetchval("SELECT max(pg_column_size(events)) FROM ductor.eec_workflow_transition")
+    assert stored < 3_000, "the text was not compressed"
+    assert len(await store.feed(FeedPosition(), 3, max_bytes=150_000)) == 3
+    assert len(await store.feed_columns(FeedPosition(), 3, max_bytes=150_000)) == 2
+
+
 def events_of_the_corpus() -> Iterator[AnyEvent]:
     for name in corpus.names():
         for row in corpus.read(name):
