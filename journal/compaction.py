@@ -23,12 +23,13 @@ from typing import Final
 
 import msgspec
 
+from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.codec import decode_events, decode_state, decode_value, encode_state, encode_value
 from ductor.journal.errors import MissingVersionError, UnknownEventError
 from ductor.journal.events import RunCompacted
 from ductor.journal.records import Transition
-from ductor.journal.state import RunState
+from ductor.journal.state import RunState, child_place
 
 COMPACTED_STATE_REVISION: Final = 1
 """Of the stable form."""
@@ -109,8 +110,14 @@ def _converted(event: RunCompacted, row: Transition) -> JsonValue:
 
 def _startable(state: RunState) -> list[str]:
     """What the scheduler may have to look at: a superset, which is harmless. Nodes that nothing has happened to count
-    only where they were told of, as entrypoints and deferred steps are."""
-    pending = {ref for ref, node in state.nodes.items() if node.status == "pending"}
+    only where they were told of, as entrypoints and deferred steps are. Undos and children of scatters, pending again
+    after a redrive, begin when their turn comes: whoever looks at one of them begins it."""
+    pending = {
+        ref
+        for ref, node in state.nodes.items()
+        if (node.status == "pending" and not ref.endswith(UNDO_SUFFIX) and child_place(ref) is None)
+        or (node.waiting == "lease" and node.lease_fence > 0)  # it has its lease, and has not begun
+    }
     if not state.is_winding_down or (state.closing is not None and state.closing.defers_started):
         told_of = {*state.touched, *(ref for _, ref in state.agenda)}
         pending |= {ref for ref in told_of if ref not in state.nodes}

@@ -74,6 +74,19 @@ def test_what_the_scheduler_could_start_is_kept():
     assert list(state_before(row_after(state)).touched) == ["also", "entry", "waits"]
 
 
+def test_what_nobody_looks_at_before_its_turn_is_not_looked_at_and_a_granted_lease_is():
+    state = RunState(run_id=RUN, version=1, last_hash=b"h")
+    state.nodes = {
+        "again": NodeState(generation=1),
+        "again.compensate": NodeState(generation=1),
+        "each[1]": NodeState(generation=1),
+        "asks": NodeState(status="waiting", waiting="lease", lease_key="k"),
+        "has[0]": NodeState(status="waiting", waiting="lease", lease_key="k", lease_fence=7),
+        "holds": NodeState(status="running", lease_key="k", lease_fence=8),
+    }
+    assert list(state_before(row_after(state)).touched) == ["again", "has[0]"]
+
+
 def test_a_row_that_only_looks_alike_stands_for_nothing():
     state = state_at(*whole("completed"))
     row = msgspec.structs.replace(row_after(state), events=encode_events([TickLimited(), compacted(state)]))
