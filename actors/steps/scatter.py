@@ -7,7 +7,7 @@ from ductor.definitions.fields import INLINE_CHILDREN_MAX
 from ductor.definitions.program import ProgramNode
 from ductor.definitions.steps.scatter import ScatterStep
 from ductor.definitions.values import JsonObject, JsonValue
-from ductor.journal.codec import MAX_KEY_BYTES, safe_text
+from ductor.journal.codec import MAX_KEY_BYTES, encode_value, safe_text
 from ductor.journal.events import ErrorInfo, ScatterStarted
 
 MAX_CHILDREN = INLINE_CHILDREN_MAX
@@ -57,6 +57,11 @@ def _step(node: ProgramNode) -> ScatterStep:
     return node.step
 
 
+def _told(value: JsonValue) -> str:
+    """A value for an error's message, as people write it in definitions."""
+    return safe_text(encode_value(value).decode(), 80)
+
+
 def _length(items: JsonValue) -> int:
     return len(items) if isinstance(items, list | dict) else 0
 
@@ -65,12 +70,14 @@ def _refusal(node: ProgramNode, items: JsonValue) -> ErrorInfo | None:
     """Why these can't be the items."""
     step = _step(node)
     if not isinstance(items, list | dict):
-        message = f"step {node.ref}: `items_expr` gives {safe_text(repr(items), 80)}, not a list or a map"
+        message = f"step {node.ref}: `items_expr` gives {_told(items)}, not a list or a map"
         return ErrorInfo(type="InvalidItems", message=message, retryable=False)
     limit = step.max_inline_children if step.mode == "inline" else MAX_CHILDREN
     if len(items) <= limit:
         return None
-    name = f"its `max_inline_children` is {limit}" if step.mode == "inline" else f"a scatter has at most {limit}"
+    name = f"a scatter has at most {MAX_CHILDREN}"
+    if step.mode == "inline" and limit < MAX_CHILDREN:
+        name = f"its `max_inline_children` is {limit}, and may be {MAX_CHILDREN} at most"
     details: JsonValue = {"items": len(items), "limit": limit}
     message = f"step {node.ref}: {len(items)} items; {name}"
     return ErrorInfo(type="TooManyItems", message=message, details=details, retryable=False)
@@ -91,7 +98,7 @@ def _keys(tick: Tick, node: ProgramNode, items: JsonValue) -> tuple[str, ...] | 
     seen: dict[str, int] = {}
     for index, value in enumerate(given):
         if isinstance(value, bool) or not isinstance(value, str | int):
-            return _bad_key(node, index, f"{safe_text(repr(value), 80)} is not a text or an integer")
+            return _bad_key(node, index, f"{_told(value)} is not a text or an integer")
         key = str(value)
         if not 0 < len(key.encode("utf-8", "surrogatepass")) <= MAX_KEY_BYTES:
             return _bad_key(node, index, f"a key has between 1 and {MAX_KEY_BYTES} bytes, not {safe_text(key, 80)!r}")

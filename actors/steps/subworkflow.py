@@ -16,6 +16,7 @@ from ductor.actors.tick.working import Tick
 from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.program import ProgramNode
 from ductor.definitions.steps import SubworkflowStep
+from ductor.definitions.steps.subworkflow import CHECKPOINT_PREFIX
 from ductor.definitions.values import JsonValue
 from ductor.journal.events import ChildReported, ErrorInfo, Message, NodeParked, NodeSettled
 
@@ -103,7 +104,9 @@ def _time_out(tick: Tick, node: ProgramNode) -> None:
     if step.on_timeout == "detach":
         succeed(tick, node, "success", reference, inline=reference)
         return
-    message = f"step {node.ref}: its child run did not reach `{step.wait_for}` within {step.timeout_ms} ms, and goes on"
+    checkpoint = step.wait_for.removeprefix(CHECKPOINT_PREFIX)
+    what = "end" if checkpoint == step.wait_for else f"reach the checkpoint `{checkpoint}`"
+    message = f"step {node.ref}: its child run did not {what} within {step.timeout_ms} ms; it is not stopped for that"
     details: JsonValue = {"timeout_ms": step.timeout_ms, "child": reference}
     error = ErrorInfo(type=CHILD_TIMEOUT, message=message, details=details, retryable=False)
     if step.on_timeout == "continue_with_error":

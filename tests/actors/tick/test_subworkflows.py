@@ -291,6 +291,17 @@ def test_a_timeout_leaves_the_child_running(policy: str, begun: list[str], statu
     assert run.state.nodes["call"].output != "late"
 
 
+@pytest.mark.parametrize(
+    ("fields", "what"), [("", "end"), ("    wait_for: 'checkpoint:half'", "reach the checkpoint `half`")]
+)
+def test_a_timeout_says_what_the_child_has_not_done(fields: str, what: str):
+    run = parent(f"timeout: 10s\n{fields}")
+    run.advance(10)
+    assert run.state.error is not None
+    expected = f"step call: its child run did not {what} within 10000 ms; it is not stopped for that"
+    assert (run.state.error.type, run.state.error.message) == ("ChildTimeout", expected)
+
+
 def test_a_timeout_edge_goes_before_the_policy():
     run = parent("timeout: 10s", text=WITH_ERROR_EDGE.replace("error: broken}", "timeout: broken}"))
     run.advance(10)
