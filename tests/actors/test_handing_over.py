@@ -8,7 +8,7 @@ import pytest
 from ductor.actors import handing_over
 from ductor.actors.engine import Engine
 from ductor.actors.handing_over import StartingRun, starting_runs
-from ductor.actors.messages import RunBegun, Wake
+from ductor.actors.messages import Assignment, RunBegun, Wake
 from ductor.actors.tick.outbox import Outbox, StartedRun
 from ductor.actors.verify import comparable
 from ductor.journal.codec import decode_events, encode_value
@@ -129,7 +129,12 @@ PARENT_OF_ONE = PARENT.replace(", MORE", "")
 async def test_nothing_of_a_child_is_dispatched_before_the_commit_that_starts_it(monkeypatch: pytest.MonkeyPatch):
     offered: list[str] = []
     offer = Engine.offer
-    monkeypatch.setattr(Engine, "offer", lambda self, one: (offered.append(one.run_id), offer(self, one)))
+
+    def offer_and_tell(engine: Engine, assignment: Assignment) -> None:
+        offered.append(assignment.run_id)
+        offer(engine, assignment)
+
+    monkeypatch.setattr(Engine, "offer", offer_and_tell)
     bench = Bench()
     store = Watched(bench.store)
     store.offered = lambda: len(offered)
