@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from ductor.actors.queue.distributed import DistributedQueue
+from ductor.actors.queue.distributed import DistributedQueue, Tier
 from ductor.actors.queue.errors import QueueUnavailableError
 from ductor.actors.queue.items import Lease
 
@@ -14,7 +14,7 @@ BRINGING_MS: Final = 3_000
 _logger = logging.getLogger(__name__)
 
 
-async def bring(leases: Sequence[Lease], source: DistributedQueue, target: DistributedQueue) -> bool:
+async def bring(leases: Sequence[Lease], source: DistributedQueue, target: Tier) -> bool:
     """Have `target` hold items that were leased from `source` for BRINGING_MS, with the deliveries that they have had.
 
     What it refuses waits in `source` again. Whether it took any. Raises QueueUnavailableError of `target`; everything

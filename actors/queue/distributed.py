@@ -91,13 +91,6 @@ class DistributedQueue(Protocol):
         """Return items undone, for anybody; the delivery does not count. False: the lease had been lost."""
         ...
 
-    async def adopt(self, leases: Sequence[Lease], *, visibility_ms: int) -> list[Lease | None]:
-        """Hold as leased what another tier has handed out, whatever caps and rates say: the work is under way.
-
-        A lease of this tier for each; None where the item is leased or set aside here already.
-        """
-        ...
-
     async def withdraw(self, queue: str, tokens: Sequence[str]) -> Mapping[str, TokenState]:
         """Remove items, and say how those that were held stood. Who has one leased learns it by renewing."""
         ...
@@ -132,6 +125,17 @@ class DistributedQueue(Protocol):
 
     async def health(self) -> QueueHealth:
         """Whether it serves. Never raises."""
+        ...
+
+
+class Tier(DistributedQueue, Protocol):
+    """A queue that keeps items itself."""
+
+    async def adopt(self, leases: Sequence[Lease], *, visibility_ms: int) -> list[Lease | None]:
+        """Hold as leased what another tier has handed out, whatever caps and rates say: the work is under way.
+
+        A lease of this tier for each; None where the item is leased or set aside here already.
+        """
         ...
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from ductor.actors.queue.distributed import MAX_ITEMS_PER_CALL, DistributedQueue
+from ductor.actors.queue.distributed import MAX_ITEMS_PER_CALL, Tier
 from ductor.actors.queue.items import SYSTEM_PREFIX, Lease
 
 MAX_HELD: Final = 100_000
@@ -73,7 +73,7 @@ class Holdings:
         for held in self._held.values():
             held.asked.clear()
 
-    async def adopt_into(self, tier: DistributedQueue, name: str) -> None:
+    async def adopt_into(self, tier: Tier, name: str) -> None:
         """Have a tier count the leases that it does not count yet, as far as is known. Raises QueueUnavailableError."""
         loop = asyncio.get_running_loop()
         while holdings := self._to_adopt(name, loop.time()):

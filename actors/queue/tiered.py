@@ -34,6 +34,7 @@ from ductor.actors.queue.bringing import BRINGING_MS, bring
 from ductor.actors.queue.distributed import (
     MAX_ITEMS_PER_CALL,
     DistributedQueue,
+    Tier,
     check_count,
     check_lease_arguments,
 )
@@ -78,8 +79,8 @@ class TieredQueue:
 
     def __init__(
         self,
-        first: DistributedQueue,
-        second: DistributedQueue,
+        first: Tier,
+        second: Tier,
         on_disturbance: Callable[[QueueDisturbance], None],
         *,
         probe_interval_ms: int = PROBE_INTERVAL_MS,
@@ -109,7 +110,7 @@ class TieredQueue:
         self._is_closed = False
 
     @property
-    def tiers(self) -> tuple[DistributedQueue, DistributedQueue]:
+    def tiers(self) -> tuple[Tier, Tier]:
         """Both, for who wants to look at each: the first may be away."""
         return self._first, self._second
 
@@ -276,7 +277,7 @@ class TieredQueue:
         )
 
     async def _ask_first(
-        self, ask: Callable[[DistributedQueue], Awaitable[_Answer]], *, even_if_away: bool = False
+        self, ask: Callable[[Tier], Awaitable[_Answer]], *, even_if_away: bool = False
     ) -> _Answer | None:
         """The first tier's answer; None when it has none to give."""
         if self._away_since_s is not None and not even_if_away:

@@ -113,6 +113,8 @@ def _line(health: "HostHealth", tasks: tuple[str, ...]) -> str:
         parts.append(f"{health.partitions} of {PARTITIONS} partitions beside {len(health.neighbours)} other hosts")
     if not health.store.is_available:
         parts.append(f"DATABASE AWAY: {health.store.reason}")
+    if health.queue is not None and health.queue.reason:
+        parts.append(f"QUEUE AWAY: {health.queue.reason}")
     parts.extend(f"{count} wait for handler `{name}`" for name, count in sorted(health.waiting_for_handler.items()))
     parts.extend(f"run {run_id} is set aside: {reason}" for run_id, reason in sorted(health.set_aside.items()))
     return "; ".join(parts)

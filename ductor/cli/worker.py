@@ -86,7 +86,7 @@ def _line(health: "WorkerHealth") -> str:
     ]
     if health.in_keeping:
         parts.append(f"{health.in_keeping} RESULTS WAIT FOR THE DATABASE")
-    if not health.queue.is_available:
+    if health.queue.reason:
         parts.append(f"QUEUE AWAY: {health.queue.reason}")
     parts.extend(f"{count} times no handler `{name}`" for name, count in sorted(health.no_handler.items()))
     return "; ".join(parts)

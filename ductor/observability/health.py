@@ -152,7 +152,8 @@ def _concerns_of(health: HostHealth) -> list[Concern]:
 
 
 def _concern_of_queue(queue: QueueHealth | None) -> list[Concern]:
-    if queue is None or queue.is_available:
+    """A queue of two tiers serves while one of them does, and gives a reason for the other."""
+    if queue is None or not queue.reason:
         return []
     return [Concern(kind="queue_unavailable", detail=f"{queue.tier}: {queue.reason}")]
 

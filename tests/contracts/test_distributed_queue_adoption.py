@@ -2,7 +2,11 @@
 
 import asyncio
 
+from ductor.actors.queue.distributed import Tier
 from ductor.actors.queue.items import LanePolicy, Lease, QueuePolicy
+from ductor.actors.queue.memory import MemoryQueue
+from ductor.actors.queue.postgres.queue import PostgresQueue
+from ductor.actors.queue.redis.queue import RedisQueue
 from tests.queue_harness import LONG_MS, Q, QueueUnderTest, item, take, tokens
 
 
@@ -11,8 +15,16 @@ def foreign(token: object, tenant: str = "acme", delivery: int = 1) -> Lease:
     return Lease(item=item(token, tenant), receipt=77, delivery=delivery, tier="elsewhere")
 
 
+def tiers(under_test: QueueUnderTest) -> tuple[Tier, Tier]:
+    """The tier as two processes have it."""
+    queue, other = under_test.queue, under_test.other
+    assert isinstance(queue, MemoryQueue | RedisQueue | PostgresQueue)
+    assert isinstance(other, MemoryQueue | RedisQueue | PostgresQueue)
+    return queue, other
+
+
 async def test_an_adopted_item_is_leased_and_can_be_renewed_and_acknowledged(tier_under_test: QueueUnderTest):
-    queue, other = tier_under_test.queue, tier_under_test.other
+    queue, other = tiers(tier_under_test)
     (adopted,) = await queue.adopt([foreign(1)], visibility_ms=LONG_MS)
     assert adopted is not None
     assert (adopted.item, adopted.delivery) == (item(1), 1)
@@ -27,7 +39,7 @@ async def test_an_adopted_item_is_leased_and_can_be_renewed_and_acknowledged(tie
 
 
 async def test_what_waits_is_taken_out_of_its_lane(tier_under_test: QueueUnderTest):
-    queue = tier_under_test.queue
+    queue, _ = tiers(tier_under_test)
     await queue.enqueue([item(1), item(2), item(3, "other")])
     adopted = await queue.adopt([foreign(1), foreign(3, "other")], visibility_ms=LONG_MS)
     assert [lease is not None for lease in adopted] == [True, True]
@@ -38,7 +50,7 @@ async def test_what_waits_is_taken_out_of_its_lane(tier_under_test: QueueUnderTe
 
 
 async def test_what_somebody_has_or_is_set_aside_is_left(tier_under_test: QueueUnderTest):
-    queue = tier_under_test.queue
+    queue, _ = tiers(tier_under_test)
     await queue.enqueue([item(1)])
     (lease,) = await take(queue)
     assert await queue.adopt([foreign(1)], visibility_ms=LONG_MS) == [None]
@@ -53,7 +65,7 @@ async def test_what_somebody_has_or_is_set_aside_is_left(tier_under_test: QueueU
 
 
 async def test_an_adopted_lease_runs_out_and_its_deliveries_count(tier_under_test: QueueUnderTest):
-    queue = tier_under_test.queue
+    queue, _ = tiers(tier_under_test)
     await queue.adopt([foreign(1, delivery=4)], visibility_ms=LONG_MS)
     await tier_under_test.expire_leases()
     (lease,) = await take(queue)
@@ -64,7 +76,7 @@ async def test_an_adopted_lease_runs_out_and_its_deliveries_count(tier_under_tes
 
 
 async def test_one_that_is_released_waits_with_the_deliveries_that_it_had(tier_under_test: QueueUnderTest):
-    queue = tier_under_test.queue
+    queue, _ = tiers(tier_under_test)
     (adopted,) = await queue.adopt([foreign(1, delivery=3)], visibility_ms=LONG_MS)
     assert adopted is not None
     waiting = asyncio.create_task(take(tier_under_test.other, wait_ms=30_000))
@@ -76,7 +88,7 @@ async def test_one_that_is_released_waits_with_the_deliveries_that_it_had(tier_u
 
 
 async def test_caps_count_what_was_adopted_and_a_freed_slot_is_used(tier_under_test: QueueUnderTest):
-    queue, other = tier_under_test.queue, tier_under_test.other
+    queue, other = tiers(tier_under_test)
     await queue.set_lane_policy(Q, "acme", LanePolicy(max_in_flight=2))
     adopted = await queue.adopt([foreign(number) for number in range(3)], visibility_ms=LONG_MS)
     assert None not in adopted  # the work is under way, whatever the cap says
@@ -90,7 +102,7 @@ async def test_caps_count_what_was_adopted_and_a_freed_slot_is_used(tier_under_t
 
 
 async def test_a_queues_cap_counts_what_was_adopted(tier_under_test: QueueUnderTest):
-    queue = tier_under_test.queue
+    queue, _ = tiers(tier_under_test)
     await queue.set_queue_policy(Q, QueuePolicy(max_in_flight=2))
     await queue.adopt([foreign(1), foreign(2, "other")], visibility_ms=LONG_MS)
     await queue.enqueue([item(3)])

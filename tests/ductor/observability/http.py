@@ -23,14 +23,14 @@ async def send(port: int, request: bytes) -> bytes:
         writer.close()
 
 
-async def get(endpoint: Endpoint, path: str) -> tuple[int, bytes]:
+async def get(endpoint: Endpoint[Any], path: str) -> tuple[int, bytes]:
     """Status and body."""
     answer = await send(endpoint.port, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     head, _, body = answer.partition(b"\r\n\r\n")
     return int(head.split()[1]), body
 
 
-async def report(endpoint: Endpoint, path: str) -> tuple[int, dict[str, Any]]:
+async def report(endpoint: Endpoint[Any], path: str) -> tuple[int, dict[str, Any]]:
     status, body = await get(endpoint, path)
     answer: dict[str, Any] = json.loads(body)
     return status, answer
@@ -53,7 +53,7 @@ def value(samples: Samples, name: str, **labels: str) -> float | None:
     return samples.get((f"ductor_{name}", frozenset(labels.items())))
 
 
-async def scraped(endpoint: Endpoint) -> Samples:
+async def scraped(endpoint: Endpoint[Any]) -> Samples:
     status, page = await get(endpoint, "/metrics")
     assert status == 200
     return parsed(page)

@@ -22,11 +22,12 @@ from ductor.projections.model import Projection
 from tests.ductor.observability.http import concern_kinds, get, report, scraped, send, value
 from tests.journal.postgres.proxies import CuttingProxy
 from tests.postgres_fixtures import make_directory
+from tests.redis_server import reserve_port
 
 WAIT_S = 60.0
 
 
-async def report_when(endpoint: Endpoint, is_wanted: Callable[[int, list[str]], bool]) -> dict[str, Any]:
+async def report_when(endpoint: Endpoint[Any], is_wanted: Callable[[int, list[str]], bool]) -> dict[str, Any]:
     """The first report of readiness whose status and kinds of concerns are wanted."""
     async with asyncio.timeout(WAIT_S):
         while True:
@@ -118,6 +119,16 @@ async def test_while_the_database_is_away_counters_are_there_and_the_host_is_hea
             assert value(found, "tick_duration_seconds_count") == 0
             proxy.is_refusing = False
             await report_when(endpoint, lambda status, _: status == 200)
+
+
+async def test_a_redis_that_is_away_is_a_concern_and_no_more(database):
+    port, reservation = reserve_port()
+    with reservation:
+        host = ductor.Host(database=database.dsn, redis=f"redis://127.0.0.1:{port}/0")
+        async with host, Endpoint(host) as endpoint:
+            status, answer = await report(endpoint, "/ready")
+    assert (status, concern_kinds(answer)) == (200, ["queue_unavailable"])
+    assert "redis: ConnectionError" in answer["concerns"][0]["detail"]
 
 
 class Broken(Projection):

@@ -94,7 +94,7 @@ async def test_a_worker_counts_what_its_handlers_did(database: Database):
     assert finished == {"succeeded": 2, "failed": 1, "cancelled": None}
     assert value(found, "worker_attempt_duration_seconds_count", task="square") == 3
     assert (value(found, "worker_up"), value(found, "worker_store_up"), value(found, "queue_up")) == (1, 1, 1)
-    assert value(found, "worker_attempts_without_handler") >= 1
+    assert (value(found, "worker_attempts_without_handler") or 0) >= 1
     assert value(found, "worker_results_in_keeping") == 0
     assert value(found, "attempts_running") == 0
 
