@@ -1,12 +1,11 @@
 """A host process to be killed: `python -m tests.chaos.host_program DSN LEDGER`.
 
-Its handlers write each execution to the ledger, a file opened for appending: one line `run step generation`. That is
-the outside world, which remembers what really happened.
+Its handlers note in the ledger what they begin and do: that is the outside world, which remembers what really happened.
 """
 
 import asyncio
-import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from ductor.actors.context import TaskContext
@@ -15,30 +14,37 @@ from ductor.actors.tasks import TaskRegistry, task
 from ductor.journal.clock import SystemClock
 from ductor.journal.ids import SystemIds
 from ductor.journal.postgres import PostgresStore
+from scripts.chaos_run.ledger import Ledger
 
 
-def handlers(ledger: int) -> TaskRegistry:
-    """The handlers of `DEFINITIONS`, writing to the open file `ledger`."""
+def handlers(ledger: Ledger) -> TaskRegistry:
+    """The handlers of `DEFINITIONS`, writing to the ledger."""
 
-    def record(context: TaskContext) -> None:
-        os.write(ledger, f"{context.run_id} {context.step} {context.idempotency_key.rpartition('/')[2]}\n".encode())
+    def begin(context: TaskContext) -> None:
+        ledger.note("began", context.idempotency_key)
+
+    def effect(context: TaskContext) -> None:
+        ledger.note("did", context.idempotency_key)
 
     @task("add")
     async def add(n: int, context: TaskContext) -> int:
-        record(context)
+        begin(context)
         await asyncio.sleep(0.002)
+        effect(context)
         return n + 1
 
     @task("flaky")
     async def flaky(n: int, context: TaskContext) -> int:
-        record(context)
+        begin(context)
         if context.attempt == 1:
             raise ConnectionError("the first attempt always fails")
+        effect(context)
         return n * 2
 
     @task("blocking")
     def blocking(n: int, context: TaskContext) -> dict[str, Any]:
-        record(context)
+        begin(context)
+        effect(context)
         return {"n": n}
 
     return TaskRegistry([add, flaky, blocking])
@@ -46,7 +52,7 @@ def handlers(ledger: int) -> TaskRegistry:
 
 async def main(dsn: str, ledger_file: str) -> None:
     """Host until killed."""
-    ledger = os.open(ledger_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    ledger = Ledger(Path(ledger_file))
     async with PostgresStore(dsn) as store:
         host = EngineHost(store, handlers(ledger), clock=SystemClock(), ids=SystemIds(), options=HostOptions())
         await host.start_host()

@@ -5,11 +5,12 @@ ROLE is `host`, `host_alone` (it has handlers) or `worker`; REDIS may be empty. 
 """
 
 import asyncio
-import os
 import sys
+from pathlib import Path
 
 import ductor
 from ductor.actors.remote_worker import WorkerOptions
+from scripts.chaos_run.ledger import Ledger
 from tests.chaos.host_program import handlers
 
 VISIBILITY_MS = 2_000
@@ -18,7 +19,7 @@ VISIBILITY_MS = 2_000
 async def main(role: str, dsn: str, redis: str, ledger_file: str) -> None:
     """Serve until killed."""
     serving: ductor.Host | ductor.Worker
-    ledger = os.open(ledger_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    ledger = Ledger(Path(ledger_file))
     if role == "host_alone":
         serving = ductor.Host(tasks=handlers(ledger), database=dsn, redis=redis, projections=None)
     elif role == "host":
