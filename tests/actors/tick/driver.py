@@ -49,8 +49,8 @@ SECOND_US = 1_000_000
 ERRORS_OF_THE_ENGINE = frozenset({
     "ChildKeyTaken", "CompensationIncomplete", "DefinitionNotFound", "DepthExceeded", "DuplicateKey", "EndedByStep",
     "ExpressionError", "InvalidApprovers", "InvalidItems", "InvalidKey", "InvalidTime", "LeaseTimeout",
-    "RepeatExhausted", "RunCancelled", "RunCompensated", "RunTimeout", "ScatterNotSettled", "TaskNotAllowed",
-    "TooManyEvents", "TooManyItems", "ValueRefused",
+    "RepeatExhausted", "RunCancelled", "RunCompensated", "RunTerminated", "RunTimeout", "ScatterNotSettled",
+    "TaskNotAllowed", "TooManyEvents", "TooManyItems", "NoRuleMatched", "RuleNotUnique", "ValueRefused",
 })  # fmt: skip
 """What the tick itself refuses or ends: it would do so again, whoever tried again."""
 
