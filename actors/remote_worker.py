@@ -132,7 +132,7 @@ class RemoteWorker:
         Raises ValueError for no queues, or more than MAX_QUEUES_PER_LEASE.
         """
         check_lease_arguments(queues, 1, 1, 0)
-        self.observer: Observer | None = None
+        self.observer = Observer()
         self._store, self._queue, self._registry, self._clock = store, queue, registry, clock
         self.queues, self.options = tuple(queues), options or WorkerOptions()
         self.worker_id = worker_id or new_worker_id()
@@ -160,8 +160,7 @@ class RemoteWorker:
             threads=self.options.concurrency,
             name=self.worker_id,
         )
-        if self.observer is not None:
-            self._pool.around_handler = self.observer.around_handler
+        self._pool.around_handler = self.observer.around_handler
         loop = asyncio.get_running_loop()
         renew_s = self.options.visibility_ms / 3_000
         self._tasks = [
@@ -363,13 +362,11 @@ class RemoteWorker:
     async def _reported(self, results: Mapping[str, AttemptResult]) -> None:
         """Results are durable: tell the owners of their runs, and let go of the items."""
         held_ones = {token: held for token in results if (held := self._held.get(token)) is not None}
-        leases = {token: held.lease for token, held in held_ones.items()}
         run_ids = {result.run_id for result in results.values()}
         self._finished += len(results)
-        if self.observer is not None:
-            for token, held in held_ones.items():
-                if held.assignment is not None:
-                    self.observer.attempt_reported(held.assignment.task, results[token].finished)
+        for token, held in held_ones.items():
+            if held.assignment is not None:
+                self.observer.attempt_reported(held.assignment.task, results[token].finished)
         if self._pool is not None:
             for token in results:
                 self._pool.confirm(token)
@@ -378,7 +375,7 @@ class RemoteWorker:
                 await self._wake_owners(run_ids)
             except (QueueUnavailableError, StoreUnavailableError) as error:
                 _log.info("hosts find results with their next sweep: %s", error)
-        await self._acknowledge(leases)
+        await self._acknowledge({token: held.lease for token, held in held_ones.items()})
 
     async def _acknowledge(self, leases: Mapping[str, Lease]) -> None:
         for token in leases:

@@ -64,7 +64,7 @@ class Worker:
         self._database, self._redis = database, redis_settings(redis)
         self._directory = Path(directory) if directory is not None else None
         self._options = options or WorkerOptions()
-        self._observer = observer_of(observers)
+        self._observer = observer_of(observers) or Observer()
         self._stack = AsyncExitStack()
         self._store: Store | None = None
         self._worker: RemoteWorker | None = None
@@ -101,7 +101,7 @@ class Worker:
             worker.observer = self._observer
             self._stack.push_async_callback(worker.stop)
             await worker.start()
-            watch = LoopWatch(worker.attempt_in, (self._observer or Observer()).loop_blocked)
+            watch = LoopWatch(worker.attempt_in, self._observer.loop_blocked)
             self._stack.callback(watch.stop)
             watch.start()
         except BaseException:

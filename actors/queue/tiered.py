@@ -306,7 +306,7 @@ class TieredQueue:
         if leases and not await self._ask_first(lambda first: bring(leases, self._second, first)):
             self._second_queues.difference_update(queues)  # the first one is full: look again in a while
         for queue in () if leases else self._twin_queues.intersection(queues):
-            if (await self._second.depth(queue)).queued == 0:  # else a cap may keep them there for now
+            if (await self._second.depth(queue)).queued == 0:  # else a cap may hold them back
                 self._twin_queues.discard(queue)
 
     async def _adopt_if_due(self) -> None:
