@@ -110,7 +110,9 @@ def _line(health: "HostHealth", tasks: tuple[str, ...]) -> str:
         f"{load.running if load else 0} attempts at work",
     ]
     if health.neighbours:
-        parts.append(f"{health.partitions} of {PARTITIONS} partitions beside {len(health.neighbours)} other hosts")
+        others = len(health.neighbours)
+        beside = f"beside {others} other host{'s' if others != 1 else ''}"
+        parts.append(f"{health.partitions} of {PARTITIONS} partitions {beside}")
     if not health.store.is_available:
         parts.append(f"DATABASE AWAY: {health.store.reason}")
     if health.queue is not None and health.queue.reason:
