@@ -1,5 +1,6 @@
 """One tick puts no more bytes into its row than a bound, and what it leaves is done by the next one."""
 
+import msgspec
 import pytest
 
 from ductor.actors.tick.compute import TickInputs, compute
@@ -7,10 +8,12 @@ from ductor.actors.tick.working import MAX_CONTEXT_VALUE_BYTES, MAX_EVENT_BYTES_
 from ductor.definitions.values import JsonValue
 from ductor.journal.codec import MAX_INLINE_BYTES
 from ductor.journal.events import ChildStarted, ScatterStarted
+from ductor.journal.trace_context import tick_span_id, traceparent_below
 from tests.actors.tick.driver import Driver
 
 TEXT = "a" * (MAX_INLINE_BYTES - 100)
 STEPS = 3 * MAX_EVENT_BYTES_PER_TICK // len(TEXT)
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 OVERHEAD_BYTES = 128 << 10
 """What events say beside these values, the one value that goes over the bound, and the trigger."""
 
@@ -57,6 +60,27 @@ def test_starts_of_children_with_long_triggers_are_spread_over_ticks():
     )
     assert starts_by_row(Driver(steps, {"text": text}, others=[CHILD])) == [4, 4, 2]
     assert starts_by_row(Driver(steps, {"text": "a"}, others=[CHILD])) == [10]
+
+
+def test_children_of_one_step_belong_to_the_decision_that_started_them_in_a_trace():
+    """The second row begins where the first one was full, with nothing but starts."""
+    text = "a" * (MAX_EVENT_BYTES_PER_TICK // 4)
+    steps = "steps:\n" + "".join(
+        f"  - {{ref: s{n}, type: subworkflow, definition: child, input: {{x: '${{trigger.text}}'}}}}\n"
+        for n in range(6)
+    )
+    run = Driver(steps, {"text": text}, others=[CHILD], starts=False)
+    run.tick(started=msgspec.structs.replace(run.started, traceparent=TRACEPARENT))
+    versions = [
+        version
+        for version, row in enumerate(run.rows_of_events(), 1)
+        for event in row
+        if isinstance(event, ChildStarted)
+    ]
+    assert versions == [1, 1, 1, 1, 2, 2]
+    assert [child.started.traceparent for child in run.children] == [
+        traceparent_below(TRACEPARENT, tick_span_id("run-1", version)) for version in versions
+    ]
 
 
 @pytest.mark.parametrize(("size_bytes", "starts"), [(10, [10]), (MAX_CONTEXT_VALUE_BYTES - 2, [4, 4, 2])])

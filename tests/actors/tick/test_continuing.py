@@ -233,6 +233,19 @@ def test_repeat_continues_until_its_condition_holds():
     assert second.state.context == {"n": 2}
 
 
+@pytest.mark.parametrize(("iteration", "end"), [(0, "continued"), (3, "continued"), (4, "failed")])
+def test_repeat_goes_as_many_rounds_as_it_may(iteration: int, end: str):
+    driver = Driver(COUNTING.replace("context.n >= 2", "false"), starts=False)
+    driver.tick(started=msgspec.structs.replace(driver.started, iteration=iteration))
+    payload = driver.finish("a")
+    assert status(driver) == end
+    if end == "continued":
+        assert driver.state.reason == f"round {iteration + 1} of `repeat` is over"
+        assert successor(driver, payload).iteration == iteration + 1
+    else:
+        assert "did not hold after 5 rounds" in driver.state.reason
+
+
 def test_a_condition_that_fails_to_evaluate_fails_the_run():
     driver = Driver(COUNTING.replace("context.n >= 2", "context.missing > 1"))
     driver.finish("a")

@@ -1,5 +1,6 @@
 """Controls that the tick refuses or takes with something missing."""
 
+import msgspec
 import pytest
 
 from ductor.definitions.values import JsonValue
@@ -25,6 +26,15 @@ def test_a_row_that_begins_a_run_compacts_nothing():
     run.tick(started=run.started, control=ControlReceived(request_id="c-1", kind="compact", by="somebody"))
     assert "only just begun" in run.refusals[0]
     assert not any(is_compacted(row.events) for row in run.rows)
+
+
+def test_a_parent_that_asks_for_undos_where_nothing_is_left_is_told_so_in_a_row():
+    run = Driver("steps: [{ref: t, type: task, task: t}]", starts=False)
+    run.tick(started=msgspec.structs.replace(run.started, parent_run_id="parent", parent_node="s"))
+    run.finish("t")
+    payload = run.request("compensate", report_to="s", report_id="child:run-1:compensated:0")
+    assert [type(event) for event in payload.events] == [ControlReceived]
+    assert [(sent.message.id, sent.message.node) for sent in run.sent] == [("child:run-1:compensated:0", "s")]
 
 
 @pytest.mark.parametrize("arguments", [{"report_to": "s"}, {"report_id": "i"}, {"report_to": "s", "report_id": 3}])

@@ -84,6 +84,13 @@ def test_an_event_from_before_the_run_is_not_for_its_handlers():
     assert (run.statuses()["w"], run.state.context) == ("succeeded", {})
 
 
+def test_clocks_that_differ_a_little_lose_no_event_of_a_handler():
+    text = "on: [{event: paid, effects: {heard: true}}]\nsteps: [{ref: w, type: wait, signal: go}]"
+    run = Driver(text)
+    run.event("paid", at_us=run.now_us - CLOCK_TOLERANCE_US)
+    assert run.state.context == {"heard": True}
+
+
 @pytest.mark.parametrize(
     ("handler", "said"),
     [

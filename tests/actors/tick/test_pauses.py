@@ -2,7 +2,7 @@
 
 import pytest
 
-from ductor.journal.events import ControlReceived
+from ductor.journal.events import ControlReceived, RunResumed
 from tests.actors.tick.driver import SECOND_US, Driver, timer_ends
 
 AFTER = "  - {ref: after, type: transform, value: 1}\n  - {ref: late, type: transform, value: 2}\n"
@@ -62,6 +62,12 @@ def test_a_fixed_time_stays_and_fires_on_resume_if_it_has_come(fields: str, seco
     run.now_us = max(run.now_us, 11 * SECOND_US)
     run.tick()
     assert run.state.status == "completed"
+
+
+def test_a_fixed_time_that_is_waited_for_already_is_not_waited_for_anew():
+    run = waiting_for("type: wait, until: 1970-01-01T01:00:00Z")
+    run.request("pause")
+    assert [type(event) for event in run.request("resume", "c-2").events] == [ControlReceived, RunResumed]
 
 
 def test_a_cron_wait_fires_on_resume():
