@@ -40,6 +40,7 @@ from scripts.simulation.verdict import (
     open_runs,
 )
 from scripts.simulation.violations import Violation, Violations
+from scripts.simulation.waits import LOOK_S, Waits
 from scripts.simulation.watcher import Watcher
 from scripts.simulation.weather import Weather
 
@@ -109,6 +110,8 @@ class Campaign:
         )
         self._client = self._make_client(self._loop.new_lane("client"))
         self._senders = Senders(plan, self._loop, self._machines, self._client, self.violations)
+        self._waits = Waits(self._loop, self._machines, lambda: world.elapsed_ms)
+        self._senders.on_awaited = self._waits.begin
         self._loop.on_death = self._lane_died
 
     def run(self) -> Outcome:
@@ -148,6 +151,8 @@ class Campaign:
         check_live_states(self._world, self._engines(), self._report)
         await self._bring_to_an_end()
         check_ended(self._world, self._report)
+        settled_ms = max(self._plan.quiet_at_ms, *(machine.came_ms for machine in self._machines))
+        self._waits.check(self._world.database, self._watcher.ended_ms, settled_ms, self._report)
         await self._stop_hosts()
         self._judge()
 
@@ -159,7 +164,7 @@ class Campaign:
                 break
             await pump_once(runs, round_number, self._senders, self._watcher)
             await asyncio.sleep(PUMP_EVERY_S)
-        await asyncio.sleep(PUMP_EVERY_S)
+        await asyncio.sleep(PUMP_EVERY_S + LOOK_S)
 
     async def _stop_hosts(self) -> None:
         hosts = [(machine.lane, machine.host) for machine in self._machines]

@@ -25,6 +25,7 @@ def check_chains(database: SimulatedDatabase, watcher: Watcher, states: dict[str
 def _check_chain(database: SimulatedDatabase, watcher: Watcher, runs: list[RunState], report: Report) -> None:
     first = runs[0]
     taken: Counter[str] = Counter()
+    asked: Counter[str] = Counter()
     for number, state in enumerate(runs):
         run_id = state.run_id
         if number and (state.continued_from_run_id, state.chain_run_id) != (runs[number - 1].run_id, first.run_id):
@@ -35,9 +36,13 @@ def _check_chain(database: SimulatedDatabase, watcher: Watcher, runs: list[RunSt
         if state.successor_run_id != follows:
             report(run_id, "chain", f"its journal says that {state.successor_run_id} continues it, and {follows} does")
         taken.update(watcher.models[run_id].taken)
+        asked.update(watcher.models[run_id].controls)
     for message_id, times in taken.items():
         if times > 1:
             report(first.run_id, "chain", f"message {message_id} was taken up by {times} runs of the chain")
+    for request_id, times in asked.items():
+        if times > 1:
+            report(first.run_id, "chain", f"request {request_id} was carried out by {times} runs of the chain")
     _check_forwarded(database, [state.run_id for state in runs], report)
 
 

@@ -12,6 +12,7 @@ is not what holds when it arrives.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, cast
 
 from ductor.journal.commit import Commit, CommitAnswer
@@ -28,8 +29,11 @@ CALL_S: Final = 0.0004
 RESEND_S: Final = 0.4
 REFUSAL_S: Final = 0.002
 
-PLACED: Final = frozenset({"send_message", "deliver_event", "publish_event"})
-"""Statements whose rows get a place in an order."""
+SEEN_LATE: Final = frozenset({"send_message", "deliver_event", "publish_event", "request_control"})
+"""Statements whose rows others may see only after others have been written."""
+
+SEEN_AFTER_S: Final = (0.05, 0.05, 0.5)
+"""After how long, on average: most transactions are short."""
 
 CommitHook = Callable[[Commit, str], None]
 
@@ -158,28 +162,19 @@ class Connection:
             self._fail(answer, "the database is away")
         elif weather.strikes("cut_calls", self._host):
             if self._chance.happens(0.5):
-                self._settle(None, name, arguments, named)
+                self._settle(None, partial(self._database.call, name, arguments, named))
             self._fail(answer, "the connection was cut")
-        elif name in PLACED and weather.strikes("late_rows", self._host):
-            place = self._database.reserve()
-            delay_s = self._chance.waiting(0.05)
-            network = self._network.context.copy()
-            self._loop.call_later(delay_s, self._fill, answer, place, name, arguments, named, context=network)
+        elif name in SEEN_LATE and weather.strikes("late_rows", self._host):
+            finish = self._database.begin_late(name, arguments, named)
+            delay_s = self._chance.waiting(self._chance.one_of(SEEN_AFTER_S))
+            self._loop.call_later(delay_s, self._settle, answer, finish, context=self._network.context.copy())
         else:
-            self._settle(answer, name, arguments, named)
+            self._settle(answer, partial(self._database.call, name, arguments, named))
 
-    def _fill(
-        self, answer: "asyncio.Future[Any]", place: Any, name: str, arguments: tuple[Any, ...], named: dict[str, Any]
-    ) -> None:
-        with self._database.late(place):
-            self._settle(answer, name, arguments, named)
-
-    def _settle(
-        self, answer: "asyncio.Future[Any] | None", name: str, arguments: tuple[Any, ...], named: dict[str, Any]
-    ) -> None:
+    def _settle(self, answer: "asyncio.Future[Any] | None", work: Callable[[], Any]) -> None:
         """Carry it out; without `answer` nobody learns how it went."""
         try:
-            result = self._database.call(name, arguments, named)
+            result = work()
         except Exception as error:  # noqa: BLE001 - the caller gets it
             if answer is not None:
                 self._travel(_set_exception, answer, error)

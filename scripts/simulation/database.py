@@ -1,17 +1,17 @@
 """The one database of a campaign: the memory store, seen as PostgreSQL would be, and watched from inside.
 
 What the memory store does not do by itself:
-- *Places are taken before rows can be seen.* A sequence gives a message its place when it is inserted, and others see
-  it when its transaction commits; a later place may be seen first. `reserve` takes a place, `late` fills it.
+- *Rows are decided on, and take their places, before others see them* (`ductor`'s own rows of runs apart, which are
+  judged one after another). A later place may be seen first, and a run be continued or end meanwhile: see `late_rows`.
 - *Every row is shown to a watcher* at the moment it becomes durable, with the database's time.
 - *What is removed is kept aside* for those who judge, and compared with what is left. Rows that a compacted row stands
   for may go sooner than they really do, as campaigns are short.
 """
 
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from functools import partial
 from itertools import count
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Never, TypeVar
 
 from ductor.actors.compaction import COMPACTED_ROWS_KEPT_MS
 from ductor.actors.correlation_keys import key_text, value_at
@@ -20,10 +20,10 @@ from ductor.journal.clock import Clock
 from ductor.journal.commit import Appended, BusEvent, Commit, CommitAnswer, Conflict, NewRun
 from ductor.journal.compaction_store import MAX_REMOVED_ROWS
 from ductor.journal.events import Message
-from ductor.journal.memory import MemoryStore
 from ductor.journal.memory_rows import RunRows
 from ductor.journal.records import Control, Transition
 from scripts.simulation.compaction_model import Removals
+from scripts.simulation.late_rows import Finish, LateRowsStore
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class DatabaseClock:
         return self._clock.now_us() if filling is None else filling.at_us
 
 
-class SimulatedDatabase(MemoryStore):
+class SimulatedDatabase(LateRowsStore):
     """See the module's docstring.
 
     Attributes:
@@ -107,21 +107,27 @@ class SimulatedDatabase(MemoryStore):
         """Carry out a read or a write at once, as one statement."""
         return at_once(getattr(self, name)(*arguments, **named))
 
+    def begin_late(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Finish:
+        """Carry a statement out whose rows others do not see until what is returned is called, which gives its answer
+        or raises what it raised."""
+        if name == "publish_event":
+            place = Place(next(self._places), self._clock.now_us())
+            return lambda: self._fill(place, name, arguments, named)
+        try:
+            return self.begin(name, arguments, self.call(name, arguments, named))
+        except Exception as error:  # noqa: BLE001 - the caller gets it, with the answer
+            return partial(_raise, error)
+
     def version(self, run_id: str) -> int:
         """The newest version of a run; 0 where there is none."""
         run = self._runs.get(run_id)
         return 0 if run is None else run.version
 
-    def reserve(self) -> Place:
-        """Take a place for a row that is seen later."""
-        return Place(next(self._places), self._clock.now_us())
-
-    @contextmanager
-    def late(self, place: Place) -> Iterator[None]:
-        """What is written in this block has the place and the time that were taken before."""
+    def _fill(self, place: Place, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """What is written has the place and the time that were taken before."""
         self._places.filling = place
         try:
-            yield
+            return self.call(name, arguments, named)
         finally:
             self._places.filling = None
 
@@ -268,6 +274,10 @@ def _first_row(new: NewRun, commit: Commit) -> Commit:
         start=new.start,
         payloads=new.payloads,
     )
+
+
+def _raise(error: Exception) -> Never:
+    raise error
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:

@@ -100,6 +100,7 @@ class Machine:
         number: from 1.
         lane: of the process that lives; None while there is none.
         host: it, once it has started.
+        came_ms: when the last one had.
         clocks: of all its processes so far.
     """
 
@@ -109,7 +110,7 @@ class Machine:
         skew_ms = MAX_INITIAL_SKEW_MS
         self.wall_offset_us = self._chance.whole(-skew_ms, skew_ms) * 1_000
         self.standstill_us = 0
-        self.lives = 0
+        self.lives = self.came_ms = 0
         self.lane: Lane | None = None
         self.host: EngineHost | None = None
         self._crash_at_commit: str | None = None
@@ -221,7 +222,7 @@ class Machine:
             return
         error = task.exception()
         if error is None:
-            self.host = task.result()
+            self.host, self.came_ms = task.result(), self._world.elapsed_ms
         elif isinstance(error, StoreUnavailableError):
             self.crash()
             self._world.loop.call_later(RESTART_S, self.boot)

@@ -85,7 +85,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One start. `via` is the host it goes through, 0 a client that hosts nothing; `times` repeats it, with its key."""
+    """One start. `via` is the host it goes through, 0 a client that hosts nothing; `times` repeats it, with its key.
+
+    `awaited_via` is the host through which somebody waits for the run's end; 0: nobody does.
+    """
 
     at_ms: int
     definition: int
@@ -94,6 +97,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: str | None = None
     via: int = 0
     times: int = 1
+    awaited_via: int = 0
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -22,11 +22,15 @@ from scripts.simulation.plan import (
     Plan,
     Start,
 )
+from scripts.simulation.seams import with_seams
 
 MAX_DEFINITIONS: Final = 3
 MAX_STARTS: Final = 24
 MAX_ACTIONS: Final = 150
 MAX_FAULTS: Final = 20
+
+SEAMS_SHARE: Final = 0.15
+"""So many campaigns have runs that are continued several times a second."""
 
 LIKELY_ACTIONS: Final[tuple[ActionKind, ...]] = (
     *("signal", "event", "event", "vote") * 6,
@@ -67,7 +71,7 @@ def plan_of(seed: int) -> Plan:
     )
     is_calm = chance.happens(0.1)
     count = 0 if is_calm else chance.whole(2, len(HANDLER_FAULTS))
-    return Plan(
+    plan = Plan(
         seed=seed,
         hosts=hosts,
         quiet_at_ms=faulty_ms + 1_000,
@@ -77,6 +81,7 @@ def plan_of(seed: int) -> Plan:
         faults=() if is_calm else tuple(sorted(faults, key=lambda fault: fault.at_ms)),
         handler_faults=tuple(sorted(chance.some_of(HANDLER_FAULTS, count))),
     )
+    return with_seams(plan) if Chance(seed, "has seams").happens(SEAMS_SHARE) else plan
 
 
 def _definitions(seed: int, count: int) -> tuple[JsonObject, ...]:
@@ -99,6 +104,7 @@ def _start(chance: Chance, number: int, definitions: int, hosts: int, faulty_ms:
         key=f"key-{number}" if chance.happens(0.8) else None,
         via=chance.whole(0, hosts),
         times=chance.one_of((1, 1, 2)),
+        awaited_via=chance.one_of((0, 0, chance.whole(1, hosts))),
     )
 
 

@@ -74,6 +74,8 @@ class Senders:
         self._plan, self._loop, self._processes, self._client = plan, loop, processes, client
         self._violations = violations
         self.acknowledged = Acknowledged()
+        self._awaited: set[int] = set()
+        self.on_awaited: Callable[[str, int], None] = lambda _run_id, _via: None
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -86,7 +88,7 @@ class Senders:
         if lane is None or host is None:
             raise NoAnswerError
         answer: asyncio.Future[T] = self._loop.create_future()
-        lane.start(_relay(work, host, answer)).set_name(f"{ASKING} through {lane}")
+        lane.start(relay(work, host, answer)).set_name(f"{ASKING} through {lane}")
         await asyncio.wait((answer,), timeout=PATIENCE_S)
         if not answer.done():
             answer.cancel()
@@ -124,6 +126,9 @@ class Senders:
             self._unexpected(f"start {number}", error)
             return
         self.acknowledged.runs.setdefault(number, run_id)
+        if start.awaited_via and number not in self._awaited:
+            self._awaited.add(number)
+            self.on_awaited(run_id, start.awaited_via)
         if start.key is not None:
             self.acknowledged.by_key.setdefault((start.tenant, name, start.key), set()).add(run_id)
 
@@ -222,7 +227,7 @@ async def _awaited(work: "Work[T]", client: Client) -> T:
     return await work(client)
 
 
-async def _relay(work: "Work[Any]", host: EngineHost, answer: "asyncio.Future[Any]") -> None:
+async def relay(work: "Work[Any]", host: EngineHost, answer: "asyncio.Future[Any]") -> None:
     """Runs in the host's lane: what it finds goes to the sender, if he still waits."""
     try:
         result = await work(host)

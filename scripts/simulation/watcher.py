@@ -11,6 +11,7 @@ from ductor.journal.events import (
     AttemptDispatched,
     AttemptFinished,
     MessageReceived,
+    RunEnded,
     RunStarted,
     TimerFired,
 )
@@ -45,6 +46,7 @@ class Watcher:
         self.models: dict[str, RunModel] = {}
         self.tenants: dict[str, str] = {}
         self.dispatched: set[str] = set()
+        self.ended_ms: dict[str, list[int]] = {}
         self._leases = LeaseModel(lambda run_id, what: self.report(run_id, "leases", what))
         self.tree = TreeModel(world.database, lambda run_id, what: self.report(run_id, "tree", what))
         self.rows = 0
@@ -82,6 +84,8 @@ class Watcher:
             self.dispatched.add(attempt_token(run_id, event.node, event.generation))
         elif isinstance(event, AttemptFinished) and event.outcome == "succeeded":
             self._look_at_result(commit, event, self._world.ledger)
+        elif isinstance(event, RunEnded):
+            self.ended_ms.setdefault(run_id, []).append(self._world.elapsed_ms)
         elif isinstance(event, TimerFired):
             early_us = event.due_at_us - self._world.clock.now_us()
             if early_us > self._clock_error_us():

@@ -29,6 +29,12 @@ def _chain_forgets_ids() -> Iterator[None]:
         yield
 
 
+@planted("what turns up in a run that was continued is taken up again by a later one that has had it")
+def _late_input_taken_twice() -> Iterator[None]:
+    with replaced(MemoryChains, "_place_elsewhere", lambda *_: None):
+        yield
+
+
 @planted("steps start in a run that is about to be continued")
 def _starts_while_it_winds_down() -> Iterator[None]:
     readiness = schedules.readiness

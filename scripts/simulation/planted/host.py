@@ -6,6 +6,7 @@ from typing import Any
 from ductor.actors.bus import EventBus
 from ductor.actors.engine import Engine
 from ductor.actors.sweeper import Sweeper
+from ductor.actors.waiters import Waiters
 from ductor.journal.clock import SystemClock
 from ductor.journal.memory import MemoryStore
 from ductor.journal.partitions import Partitions
@@ -41,6 +42,12 @@ def _wait_not_scanned() -> Iterator[None]:
         return len(waits)
 
     with replaced(EventBus, "scan", blind):
+        yield
+
+
+@planted("who waits for an end through a host that was alone does not look elsewhere when others come")
+def _waiter_stays_alone() -> Iterator[None]:
+    with replaced(Waiters, "may_end_elsewhere", lambda _self: None):
         yield
 
 
