@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -74,6 +75,13 @@ class Member:
             await self.kill()
 
     @property
+    def pid(self) -> int:
+        """Its process id, of the latest life."""
+        assert self._process is not None, f"{self.name} was never started"
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
     def _is_running(self) -> bool:
         return self._process is not None and self._process.is_alive()
 
@@ -100,19 +108,26 @@ class Member:
         self._process.join()
 
     def _send(self, number: signal.Signals) -> None:
-        assert self._process is not None, f"{self.name} was never started"
-        assert self._process.pid is not None
-        os.kill(self._process.pid, number)
+        os.kill(self.pid, number)
 
 
 def _be_member(arguments: list[str], environment: dict[str, str], log: str, told: Connection) -> None:
     """What the forked process does: `ductor ARGUMENTS`, with its output to `told` and its log to a file."""
+    threading.Thread(target=_die_with_parent, daemon=True).start()
     os.environ.update(environment)
     os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644), sys.stderr.fileno())
     os.dup2(told.fileno(), sys.stdout.fileno())
     told.close()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # nobody reads more than its first words
     sys.exit(run(arguments))
+
+
+def _die_with_parent() -> None:
+    """Whoever started it may be killed, too: nobody would stop it then."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def _readable(descriptor: int) -> None:
