@@ -81,6 +81,11 @@ def test_a_fault_knows_its_function_and_its_lines():
     }
 
 
+def test_what_only_a_defect_could_reach_is_left_in():
+    source = "def f():\n    raise AssertionError('never')\n\ndef g():\n    raise ValueError\n"
+    assert [one.what for one in mutants_of(source)] == ["left out: raise ValueError"]
+
+
 def test_faults_that_read_alike_are_told_apart():
     source = "def f(a):\n    if a:\n        return\n    if not a:\n        return\n"
     assert [one.what for one in mutants_of(source) if "left out" in one.what] == [
@@ -149,7 +154,9 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {folder!r})
 from scripts.mutation import __main__ as tool
+from scripts.mutation import session
 tool.CHECKOUT = Path({folder!r})
+session.MIN_CPU_SECONDS_PER_TEST = 0.5
 file = Path({folder!r}) / "subject.py"
 mutants = [(file, one) for one in tool.mutants_of(file.read_text())]
 try:

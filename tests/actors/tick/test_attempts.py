@@ -5,7 +5,7 @@ import pytest
 from ductor.actors.tick.retry import backoff_ms, retry_delay_ms
 from ductor.definitions.policies import Retry
 from ductor.journal.codec import decode_events
-from ductor.journal.events import AttemptFinished, ErrorInfo, NodeParked
+from ductor.journal.events import AttemptDispatched, AttemptFinished, ErrorInfo, NodeParked
 from tests.actors.tick.driver import Driver
 
 
@@ -62,6 +62,16 @@ def test_jitter_is_the_same_on_every_replay_and_differs_between_runs():
     assert delay("run-1") == delay("run-1")
     assert len(delays) > 20
     assert all(500 <= (value or 0) <= 1_500 for value in delays)
+
+
+def test_retries_without_a_pause_are_counted_one_by_one():
+    run = Driver(retried("{max_attempts: 3, initial: 0s, jitter: 0}"), {"n": 1})
+    run.fail("a")
+    run.fail("a")
+    begun = [(event.attempt, event.iteration) for event in run.events() if isinstance(event, AttemptDispatched)]
+    assert begun == [(1, 0), (2, 0), (3, 0)]
+    run.fail("a")
+    assert run.state.status == "failed"
 
 
 def test_a_factor_beyond_all_numbers_stays_at_the_cap():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ductor.journal.events import ControlReceived, RunEnded
+from ductor.journal.events import AttemptFinished, ControlReceived, NodeSettled, RunEnded
 from tests.actors.tick.driver import Driver
 
 PAIR = """
@@ -23,6 +23,12 @@ def test_a_failure_takes_no_edge_stops_its_siblings_and_ends_the_run():
     assert run.state.error is not None
     assert (run.state.error.type, run.state.reason) == ("Boom", "step a failed")
     assert run.statuses() == {"a": "failed", "b": "cancelled", "c": "pending"}
+
+
+def test_a_run_that_has_nothing_to_do_first_ends_at_once():
+    """Without an event that says how it is going to end."""
+    run = Driver("steps: [{ref: t, type: task, task: t}]")
+    assert [type(event) for event in run.fail("t").events] == [AttemptFinished, NodeSettled, RunEnded]
 
 
 def test_a_sibling_that_finishes_within_the_grace_time_keeps_its_result():
