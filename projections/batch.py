@@ -66,6 +66,10 @@ class RowBatch:
         """The counts of its events."""
         return tally_of(self)
 
+    def count(self) -> None:
+        """Count its events now, and not when the first projection asks."""
+        _ = self.tally
+
     @cached_property
     def step_keys(self) -> Sequence[StepKey]:
         """The steps about which one has to know whether they were open before the batch."""

@@ -81,6 +81,11 @@ class FeedPages:
         if len(columns):
             async with self._database.connection() as connection:
                 heads = await read_heads(connection, columns.run_ids)
+        batch = row_batch(columns, heads)
+        # counted while the database works on the batch before, and not in one go with the decoding: it takes
+        # milliseconds, in which the host's loop stands still
+        await asyncio.sleep(0)
+        batch.count()
         # what is stored is never longer than the text: a page whose text is below the bound was not cut by it
         is_last = len(columns) < limit and sum(columns.size_bytes) < self._max_bytes
-        return Page(after, limit, columns, heads, row_batch(columns, heads), is_last)
+        return Page(after, limit, columns, heads, batch, is_last)

@@ -35,8 +35,8 @@ class RunChange(msgspec.Struct):
 
     Attributes:
         is_new: its first row is among them.
-        has_error_news: whether `error_message` replaces the one that is there. A run that is going to end badly has one
-            before its head has the error; it is shown once the head has.
+        has_error_news: whether `error_type` and `error_message` replace what is there. A run that is going to end badly
+            has them before its head has the error; they are shown once the head has.
     """
 
     head: Head
@@ -48,6 +48,7 @@ class RunChange(msgspec.Struct):
     journal_bytes: int = 0
     continued_from_run_id: str | None = None
     has_error_news: bool = False
+    error_type: str | None = None
     error_message: str | None = None
 
 
@@ -185,7 +186,7 @@ def words_of(texts: Sequence[str]) -> list[str]:
 
 def _error_news(change: RunChange, error: ErrorInfo | None) -> None:
     change.has_error_news = True
-    change.error_message = None if error is None else error.message
+    change.error_type, change.error_message = (None, None) if error is None else (error.type, error.message)
 
 
 def _table_row(run_id: str, change: RunChange) -> TableRow:
@@ -215,9 +216,12 @@ def _table_row(run_id: str, change: RunChange) -> TableRow:
 
 
 def _words(change: RunChange) -> str:
+    """The head may be newer than the rows: what the words say of an error must not depend on when they are written. Of
+    a run whose first rows are gone, its head alone knows."""
     head = change.head
+    error_type = change.error_type if change.is_new or change.has_error_news else head.error_type
     texts = [head.definition, head.key or "", *_texts_in(head.search_attributes)]
-    return " ".join(words_of([*texts, head.error_type or "", change.error_message or ""]))
+    return " ".join(words_of([*texts, error_type or "", change.error_message or ""]))
 
 
 def _texts_in(value: JsonValue) -> Iterator[str]:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ductor.journal.events import (
+    AnyEvent,
     AttemptDispatched,
     AttemptFinished,
     ErrorInfo,
@@ -20,7 +21,10 @@ from ductor.journal.events import (
 )
 from ductor.journal.postgres import PostgresStore
 from ductor.journal.records import Head
+from ductor.journal.state import RunState
 from ductor.projections.batch import RowBatch, row_batch
+from ductor.projections.builtin import builtin_projections
+from ductor.projections.checkpoints import begin_rebuild
 from ductor.projections.funnel import funnel_changes
 from ductor.projections.reports import percentile_ms
 from ductor.projections.rows import known_events, step_name
@@ -40,9 +44,11 @@ from tests.projections.journals import (
     random_journal,
     random_journals,
     renamed,
+    tables_of,
     write_journals,
+    write_row,
 )
-from tests.projections.projecting import project
+from tests.projections.projecting import project, projector
 
 SECOND_US = 1_000_000
 HEAD = Head(
@@ -238,6 +244,32 @@ async def test_models_agree_however_the_feed_is_cut(store: PostgresStore, connec
         await write_journals(connection, journals[place : place + 2 + seed])
         await project(store)
     await assert_models_agree(connection, journals)
+
+
+async def test_models_filled_row_by_row_are_those_filled_at_once(store: PostgresStore, connection: asyncpg.Connection):
+    journals = random_journals(8)
+    assert any(
+        isinstance(event, RunClosing) and event.error for journal in journals for event in journal_events(journal)
+    )
+    names = [one.name for one in builtin_projections()]
+    states = {journal.run_id: RunState(run_id=journal.run_id) for journal in journals}
+    following = projector(store)
+    for journal in journals:
+        for row in journal.rows:
+            async with connection.transaction():
+                await write_row(connection, states[journal.run_id], row)
+            await following.catch_up()
+    followed = [await tables_of(connection, f"ductor_{name}_1") for name in names]
+    for name in names:
+        assert await begin_rebuild(connection, name)
+    # the first generation is dropped when the second has taken its place
+    await following.catch_up()
+    await following.stop()
+    assert [await tables_of(connection, f"ductor_{name}_2") for name in names] == followed
+
+
+def journal_events(journal: Journal) -> list[AnyEvent]:
+    return [event for row in journal.rows for event in events_of(row)]
 
 
 async def test_models_agree_on_the_journals_of_the_corpus(store: PostgresStore, connection: asyncpg.Connection):
