@@ -27,10 +27,13 @@ def inputs_of(
     results: Sequence[AttemptResult], rows: Sequence[AttemptRow], messages: list[Message], control: Control | None
 ) -> TickInputs:
     """What a tick absorbs: what workers told, first by themselves, then by rows; what waits in the inbox; a control."""
-    inputs = TickInputs(messages=messages)
-    if results or rows:
-        inputs.results = [result.finished for result in results] + [finished_of(row) for row in rows]
-        inputs.payloads = [(result.payload, result.value) for result in results if result.payload is not None]
+    inputs = TickInputs(results=[], messages=messages, payloads=[])
+    for result in results:
+        inputs.results.append(result.finished)
+        if result.payload is not None:
+            inputs.payloads.append((result.payload, result.value))
+    for row in rows:
+        inputs.results.append(finished_of(row))
     if control is not None:
         inputs.control = ControlReceived(
             request_id=control.request_id, kind=control.kind, arguments=control.arguments, by=control.by
@@ -69,7 +72,10 @@ def commit_of(
         events=events,
         hash=chain_hash,
         start=_head_start(state) if version == 1 else None,
-        head=_head_update(state) if version > 1 and _changes_head(state, payload, head_status) else None,
+        # a run that is reopened and ends in one row may end as before
+        head=_head_update(state)
+        if version > 1 and (state.status != head_status or type(payload.events[-1]) is RunEnded)
+        else None,
         timer=TimerUpdate(due_at_us) if version and due_at_us != stored_due_us else None,
         payloads=tuple(payload.payloads),
         controls=() if payload.control is None else (payload.control,),
@@ -113,7 +119,7 @@ def assignment_of(state: RunState, step: AnyStep, ref: str, *, is_redelivery: bo
         attempt=node.attempt,
         iteration=node.iteration,
         task=node.task,
-        input=state.value(node.input, node.input_ref),
+        input=node.input if node.input_ref is None else state.value(None, node.input_ref),
         queue=node.queue,
         priority=step.priority,
         timeouts=step.timeout,
@@ -177,11 +183,6 @@ def _head_start(state: RunState) -> HeadStart:
         ended_at_us=state.ended_at_us or None,
         error_type=state.error.type if state.error is not None else None,
     )
-
-
-def _changes_head(state: RunState, payload: TickPayload, head_status: str) -> bool:
-    """Whether people see another run than before; one that is reopened and ends in one row may end as before."""
-    return state.status != head_status or type(payload.events[-1]) is RunEnded
 
 
 def _head_update(state: RunState) -> HeadUpdate:

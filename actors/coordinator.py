@@ -32,17 +32,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ductor.actors.commits import assignment_of, commit_of, inputs_of
-from ductor.actors.handing_over import starting_runs
-from ductor.actors.messages import (
-    Assignment,
-    AttemptResult,
-    Committed,
-    MessageArrived,
-    RunBegun,
-    StartRun,
-    TimerDue,
-    Wake,
-)
+from ductor.actors.handing_over import StartingRun, starting_runs
+from ductor.actors.messages import AttemptResult, Committed, MessageArrived, RunBegun, StartRun, TimerDue, Wake
 from ductor.actors.observing import begins
 from ductor.actors.runtime import LoopActor
 from ductor.actors.tick.compute import TickInputs, compute
@@ -54,7 +45,7 @@ from ductor.definitions.program import Program
 from ductor.journal.codec import decode_value
 from ductor.journal.commit import Appended, Commit, CommitAnswer, Conflict, Payload, StartKeyTaken
 from ductor.journal.errors import OverloadedError
-from ductor.journal.events import Message
+from ductor.journal.events import TERMINAL_RUN_STATUSES, Message
 from ductor.journal.ids import attempt_token
 from ductor.journal.large_values import named_by_inputs
 from ductor.journal.lease_store import LeaseKey
@@ -80,7 +71,7 @@ class InFlight(msgspec.Struct):
     results: list[AttemptResult]
     rows: list[AttemptRow]
     control: Control | None
-    begun: list[RunBegun]
+    starting: list[StartingRun]
 
 
 class Coordinator(LoopActor):
@@ -112,6 +103,9 @@ class Coordinator(LoopActor):
         self._is_due = True
         if type(message) is AttemptResult:
             self._results.append(message)
+            if self.state is not None and not self._reads_inputs:
+                self._reissues = True
+                return None  # there is nothing to be read for it
         elif type(message) is Committed:
             return self._committed(message.answer)
         elif type(message) is Wake:
@@ -222,14 +216,15 @@ class Coordinator(LoopActor):
 
         Not those whose result is here as a row, and none while the run is paused: resuming comes back to them.
         """
-        state = self.state
+        state, program = self.state, self.program
         if state is None or not self._reissues or not state.running_count or state.paused_at_us is not None:
             return
+        assert program is not None
         finished = {(row.node, row.generation) for row in self._rows}
         for ref in state.open_nodes:
             node = state.nodes[ref]
             if node.status == "running" and (ref, node.generation) not in finished:
-                assignment = self._assignment(ref, is_redelivery=True)
+                assignment = assignment_of(state, program.node(ref).step, ref, is_redelivery=True)
                 self.engine.offer(assignment)
                 closing = state.closing
                 if closing is not None and not closing.is_compensating and not closing.defers_started:
@@ -244,10 +239,10 @@ class Coordinator(LoopActor):
         self._commit(self._compute(program, self.state, inputs), [], [], None)
 
     def _compute(self, program: Program, state: RunState, inputs: TickInputs) -> TickPayload:
-        began_s = perf_counter()
+        observer, began_s = self.engine.observer, perf_counter()
         payload = compute(program, state, inputs, self.engine.clock.now_us(), self.library)
-        if self.engine.observer is not None:
-            self.engine.observer.ticked(perf_counter() - began_s)
+        if observer is not None:
+            observer.ticked(perf_counter() - began_s)
         return payload
 
     def _take_over(self, begun: RunBegun) -> None:
@@ -296,23 +291,24 @@ class Coordinator(LoopActor):
     def _commit(
         self, payload: TickPayload, results: list[AttemptResult], rows: list[AttemptRow], control: Control | None
     ) -> None:
-        state = self.state
+        state, engine = self.state, self.engine
         assert state is not None
         assert self.program is not None
-        starting = starting_runs(self.program, self.library, payload.outbox, state.at_us, self.engine.begins_here)
+        outbox = payload.outbox
+        starting = starting_runs(self.program, self.library, outbox, state.at_us, engine.begins_here) if outbox else []
         commit = commit_of(
             state,
             payload,
             rows,
-            commit_id=self.engine.ids.commit_id(),
+            commit_id=engine.ids.commit_id(),
             head_status=self._head_status,
             stored_due_us=self._stored_due_us,
-            new_runs=tuple(run.new_run for run in starting),
+            new_runs=tuple(run.new_run for run in starting) if starting else (),
         )
-        self._in_flight = InFlight(commit, payload, results, rows, control, [run.begun for run in starting])
-        observer = self.engine.observer
+        self._in_flight = InFlight(commit, payload, results, rows, control, starting)
+        observer = engine.observer
         try:
-            self.engine.store.commit(commit, self._answer if observer is None else observer.submitting(self._answer))
+            engine.store.commit(commit, self._answer if observer is None else observer.submitting(self._answer))
         except OverloadedError as error:
             self._in_flight, self.state = None, None
             self.fail_start(error)
@@ -320,7 +316,8 @@ class Coordinator(LoopActor):
 
     def _answer(self, answer: CommitAnswer) -> None:
         """Called by the store, on the loop."""
-        self.engine.tell(self.run_id, Committed(answer), self)
+        if not self.actor_inbox.is_closed:
+            self.actor_inbox.tell(Committed(answer))
 
     # --- after the commit ---------------------------------------------------------------------------------------------
 
@@ -346,38 +343,45 @@ class Coordinator(LoopActor):
         return None
 
     def _appended(self, in_flight: InFlight) -> None:
-        state, payload = self.state, in_flight.payload
+        state, payload, commit, engine = self.state, in_flight.payload, in_flight.commit, self.engine
         assert state is not None
         self._conflicts = 0
-        if self.engine.observer is not None and payload.events:
-            self.engine.observer.committed(state, payload.events, has_begun=begins(self._head_status, state.status))
+        if engine.observer is not None and payload.events:
+            engine.observer.committed(state, payload.events, has_begun=begins(self._head_status, state.status))
         self._head_status = state.status
-        if in_flight.commit.timer is not None:
-            self._stored_due_us = in_flight.commit.timer.due_at_us
+        if commit.timer is not None:
+            self._stored_due_us = commit.timer.due_at_us
         self._hand_out(state, payload)
         for result in in_flight.results:
-            self.engine.confirm(result)
+            engine.confirm(result)
         for row in in_flight.rows:
-            self.engine.attempt_recorded(attempt_token(self.run_id, row.node, row.generation))
+            engine.attempt_recorded(attempt_token(self.run_id, row.node, row.generation))
         if self._start is not None:
             self._answer_start(Started(self.run_id, is_new=True))
-        self._upkeep.appended(in_flight.commit)
         if payload.outbox is not None:
             self._tell_others(state, in_flight, payload.outbox)
         if state.is_warned:
-            self.engine.long_runs.add(state)
-        if state.is_terminal and in_flight.commit.version:
-            self.engine.run_ended(outcome_of(state))
+            engine.long_runs.add(state)
+        if state.status in TERMINAL_RUN_STATUSES and commit.version:
+            engine.run_ended(outcome_of(state))
         else:
+            self._keep_small(state, commit)
+
+    def _keep_small(self, state: RunState, commit: Commit) -> None:
+        """Keep short what has to be loaded, and small what is in memory."""
+        if self._upkeep.appended(commit, state):
             # results in hand bring their large values with them
             self._upkeep.tidy(state, lambda: named_by_inputs(self._rows, self._messages))
+        if self.engine.options.compact_every_rows:
             self.engine.side_writes.compact_if_long(state)
 
     def _hand_out(self, state: RunState, payload: TickPayload) -> None:
         """Attempts go to workers, and those that are to stop are told so."""
+        program = self.program
+        assert program is not None
         for ref in payload.dispatched:
             if state.nodes[ref].status == "running":  # not withdrawn again by a later decision of the same tick
-                self.engine.offer(self._assignment(ref, is_redelivery=False))
+                self.engine.offer(assignment_of(state, program.node(ref).step, ref, is_redelivery=False))
         for withdrawal in payload.withdrawn:
             self.engine.cancel(attempt_token(self.run_id, withdrawal.node, withdrawal.generation))
 
@@ -386,8 +390,8 @@ class Coordinator(LoopActor):
         commit = in_flight.commit
         if commit.waits or commit.published or commit.sent or commit.digests or commit.sent_controls or commit.new_runs:
             self.engine.sent_with(commit)
-        for begun in in_flight.begun:
-            self.engine.begin(begun)
+        for run in in_flight.starting:
+            self.engine.begin(run.begun)
         if commit.forwards_to:
             self.engine.wake(commit.forwards_to, reissues=False)  # what waited for this run waits for that one now
         if outbox.leases or outbox.leases_gone:
@@ -411,7 +415,7 @@ class Coordinator(LoopActor):
         """Nothing to do until something comes: the host may take this actor out of memory."""
         state = self.state
         assert state is not None
-        if state.is_terminal:
+        if state.status in TERMINAL_RUN_STATUSES:
             self.engine.run_ended(outcome_of(state))
             self.state = None
             self.actor_ref.stop()
@@ -442,9 +446,3 @@ class Coordinator(LoopActor):
         start, self._start = self._start, None
         if start is not None and not start.reply.done():
             start.reply.set_exception(error)
-
-    def _assignment(self, ref: str, *, is_redelivery: bool) -> Assignment:
-        state, program = self.state, self.program
-        assert state is not None
-        assert program is not None
-        return assignment_of(state, program.node(ref).step, ref, is_redelivery=is_redelivery)

@@ -9,8 +9,6 @@ from contextvars import copy_context
 from threading import get_ident
 from typing import Generic, TypeVar
 
-from pykka._envelope import Envelope
-
 from ductor.actors.runtime import LoopActor, Supervisor
 from ductor.actors.runtime_errors import DirectoryClosedError
 
@@ -69,7 +67,10 @@ class ActorDirectory(Generic[K, A]):
         if self._thread_id != get_ident():
             self._loop.call_soon_threadsafe(self.tell, key, message)
             return
-        self.get_or_start(key).actor_inbox.put(Envelope(message))
+        actor = self._actors.get(key)
+        if actor is None or actor.actor_inbox.is_closed:
+            actor = self.get_or_start(key)
+        actor.actor_inbox.tell(message)
 
     def actor_stopped(self, actor: A, undelivered: Sequence[object]) -> None:
         """Remove the actor; tell a new one what this one left over."""

@@ -109,7 +109,7 @@ class Engine:
         self.long_runs = LongRuns()
         self.side_writes = SideWrites(store, self)
         self.waiters = Waiters()
-        self._resting: OrderedDict[str, int] = OrderedDict()
+        self._resting: OrderedDict[str, float] = OrderedDict()  # since when, by the loop's clock
         self._failures: dict[str, int] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._pauses: set[asyncio.TimerHandle] = set()
@@ -127,12 +127,8 @@ class Engine:
 
     # --- what coordinators use ----------------------------------------------------------------------------------------
 
-    def tell(self, run_id: str, message: object, actor: Coordinator | None = None) -> None:
-        """Tell a run's coordinator; one is started if there is none. An `actor` given gets it itself, or nobody."""
-        if actor is not None:
-            if not actor.actor_inbox.is_closed:
-                actor.actor_ref.tell(message)
-            return
+    def tell(self, run_id: str, message: object) -> None:
+        """Tell a run's coordinator; one is started if there is none."""
         if not self._is_closing:
             self.directory.tell(run_id, message)
 
@@ -142,11 +138,10 @@ class Engine:
         Those that shall not run here, or may run elsewhere, go to the queue between processes, where there is one. A
         full pool takes nothing: the run is looked at again after a pause, which offers the attempt again.
         """
-        remote = self.remote
         if assignment.is_redelivery and assignment.token in self.elsewhere:
             return
         is_held = assignment.is_redelivery and self.pool.holds(assignment.token)
-        if is_held or remote is None or not remote.offer(assignment):
+        if is_held or self.remote is None or not self.remote.offer(assignment):
             self.offer_here(assignment)
 
     def offer_here(self, assignment: Assignment) -> None:
@@ -178,8 +173,9 @@ class Engine:
     def deliver(self, result: AttemptResult) -> None:
         """A worker reports; it keeps the result until `confirm`. Of a run of another owner it becomes a row."""
         run_id = result.run_id
-        if self.partitions.owns(run_id) or run_id in self.directory:
-            self.tell(run_id, result)
+        if self.partitions.owned is None or self.partitions.owns(run_id) or run_id in self.directory:
+            if not self._is_closing:
+                self.directory.tell(run_id, result)
         else:
             self.spawn(self._report_to_owner(result))
 
@@ -191,11 +187,13 @@ class Engine:
 
     def at_rest(self, actor: Coordinator, due_at_us: int | None) -> None:
         """A coordinator has nothing to do until something comes."""
-        self._failures.pop(actor.run_id, None)
-        self.timers.arm(actor.run_id, due_at_us)
-        self._resting[actor.run_id] = self.clock.now_us()
-        self._resting.move_to_end(actor.run_id)
-        if self._is_draining and not self.partitions.owns(actor.run_id):
+        run_id = actor.run_id
+        if self._failures:
+            self._failures.pop(run_id, None)
+        self.timers.arm(run_id, due_at_us)
+        self._resting[run_id] = self._loop.time()
+        self._resting.move_to_end(run_id)
+        if self._is_draining and not self.partitions.owns(run_id):
             self._give_up(actor)
         if len(self._resting) > self.options.max_hot_runs:
             self.passivate_oldest()
@@ -207,8 +205,8 @@ class Engine:
 
     def passivate_idle(self) -> None:
         """Take those out of memory that have been at rest for too long."""
-        limit_us = self.clock.now_us() - self.options.idle_ms * 1_000
-        while self._resting and next(iter(self._resting.values())) < limit_us:
+        limit_s = self._loop.time() - self.options.idle_ms / 1_000
+        while self._resting and next(iter(self._resting.values())) < limit_s:
             self.passivate_oldest()
 
     def run_ended(self, outcome: RunOutcome) -> None:

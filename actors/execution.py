@@ -101,16 +101,16 @@ class Crew:
     @property
     def busy(self) -> int:
         """Workers that have an attempt."""
-        return len(self._workers) - self.queue.idle_takers
+        return len(self._workers) - len(self.queue.takers)
 
     @property
     def is_free(self) -> bool:
         """Whether an attempt offered now would go to a worker at once."""
-        return bool(self.queue.idle_takers) or (len(self._workers) < self.capacity and not self.is_closed)
+        return bool(self.queue.takers) or (len(self._workers) < self.capacity and not self.is_closed)
 
     def offer(self, attempt: Attempt) -> bool:
         """Give the attempt to a worker, else queue it. False when the queue is full."""
-        if self.queue.idle_takers or not self.is_free:
+        if self.queue.takers or not self.is_free:
             return self.queue.offer(attempt)
         self._add_worker(attempt)
         return True
@@ -239,19 +239,23 @@ class Worker:
 
     def accept(self, item: Attempt) -> None:
         """Take an attempt while idle."""
+        arrival, self._arrival = self._arrival, None
+        assert arrival is not None
         self.next = item
-        self.dismiss()
+        if not arrival.done():  # it is when somebody cancelled the worker's task a moment ago
+            arrival.set_result(None)
 
     def dismiss(self) -> None:
-        """Stop being idle; without an attempt this is the end."""
-        assert self._arrival is not None
-        if not self._arrival.done():  # it is when somebody cancelled the worker's task a moment ago
-            self._arrival.set_result(None)
-        self._arrival = None
+        """Stop being idle without an attempt: this is the end."""
+        arrival, self._arrival = self._arrival, None
+        assert arrival is not None
+        if not arrival.done():
+            arrival.set_result(None)
 
     async def run(self) -> None:
         """Run attempts until dismissed, or until one makes the task unfit for another."""
         crew, owner, task = self._crew, self._owner, asyncio.current_task()
+        queue, loop = crew.queue, asyncio.get_running_loop()
         assert task is not None
         clean_context = copy_context()
         while self.next is not None:
@@ -268,14 +272,14 @@ class Worker:
                 owner.finish(attempt, outcome)
                 if attempt.is_stop_requested or task.cancelling() or not _is_same(clean_context, copy_context()):
                     break
-            if crew.queue:
+            if queue.size:
                 await asyncio.sleep(0)  # handlers that never wait must not starve the loop
             if crew.is_closed:
                 break
-            self.next = crew.queue.take()
+            self.next = queue.take() if queue.size else None
             if self.next is None:
-                self._arrival = arrival = asyncio.get_running_loop().create_future()
-                crew.queue.wait(self)
+                self._arrival = arrival = loop.create_future()
+                queue.wait(self)
                 await arrival
         self.has_returned = True
 

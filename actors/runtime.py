@@ -34,7 +34,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from contextvars import Context, copy_context
 from threading import get_ident
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import pykka
 from pykka._envelope import Envelope
@@ -47,6 +47,9 @@ MESSAGES_PER_LOOP_STEP = 64
 
 _log = logging.getLogger(__name__)
 _numbers = itertools.count(1)
+
+ReplySlot: TypeAlias = pykka.Future[Any]
+"""Where the answer to what was asked goes."""
 
 A = TypeVar("A", bound="LoopActor")
 A_contra = TypeVar("A_contra", bound="LoopActor", contravariant=True)
@@ -86,13 +89,16 @@ class LoggingSupervisor:
 
 
 class LoopInbox:
-    """An actor's inbox and what empties it. See the module's docstring for its states."""
+    """An actor's inbox and what empties it. See the module's docstring for its states.
+
+    What is told waits as it is; what is asked waits in its envelope, with the slot for the reply.
+    """
 
     __slots__ = ("_actor", "_context", "_is_scheduled", "_loop", "_task", "_thread_id", "_waiting", "is_closed")
 
     def __init__(self) -> None:
         self._thread_id = get_ident()
-        self._waiting: deque[Envelope[Any]] = deque()
+        self._waiting: deque[object] = deque()
         self._is_scheduled = True  # until `open`: messages wait for the actor's start
         self._task: asyncio.Task[None] | None = None
         self.is_closed = False
@@ -103,20 +109,30 @@ class LoopInbox:
         self._loop.call_soon(self._begin, context=context)
 
     def put(self, envelope: Envelope[Any], /) -> None:
-        """Take a message. Raises ActorStoppedError when closed."""
+        """Take a message in its envelope. Raises ActorStoppedError when closed."""
+        if envelope.reply_to is None:
+            self.tell(envelope.message)
+        elif self._thread_id != get_ident():
+            raise WrongThreadError("ask")
+        else:
+            self.tell(envelope)
+
+    def tell(self, message: object) -> None:
+        """Take a message that nobody waits for an answer to. Raises ActorStoppedError when closed."""
         if self._thread_id != get_ident():
-            self._put_from_thread(envelope)
+            self._tell_from_thread(message)
             return
         if self.is_closed:
             raise ActorStoppedError(str(self._actor))
-        self._waiting.append(envelope)
+        self._waiting.append(message)
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._drain, context=self._context)
 
     def get(self) -> Envelope[Any]:
         """The next message. Only for Pykka's protocol: the inbox hands messages to the actor itself."""
-        return self._waiting.popleft()
+        waiting = self._waiting.popleft()
+        return waiting if type(waiting) is Envelope else Envelope(waiting)
 
     def empty(self) -> bool:
         """Whether no message waits."""
@@ -127,21 +143,19 @@ class LoopInbox:
         if self._task is not None:
             self._task.cancel()
 
-    def _put_from_thread(self, envelope: Envelope[Any]) -> None:
-        if envelope.reply_to is not None:
-            raise WrongThreadError("ask")
+    def _tell_from_thread(self, message: object) -> None:
         if self.is_closed:
             raise ActorStoppedError(str(self._actor))
         try:
-            self._loop.call_soon_threadsafe(self._take_over, envelope)
+            self._loop.call_soon_threadsafe(self._take_over, message)
         except RuntimeError as error:  # the loop is closed
             raise ActorStoppedError(str(self._actor)) from error
 
-    def _take_over(self, envelope: Envelope[Any]) -> None:
+    def _take_over(self, message: object) -> None:
         if self.is_closed:
-            self._actor.supervisor.message_undelivered(self._actor, envelope.message)
+            self._actor.supervisor.message_undelivered(self._actor, message)
         else:
-            self.put(envelope)
+            self.tell(message)
 
     def _begin(self) -> None:
         try:
@@ -157,37 +171,41 @@ class LoopInbox:
             for _ in range(MESSAGES_PER_LOOP_STEP):
                 if not waiting:
                     break
-                envelope = waiting.popleft()
-                message = envelope.message
+                message, reply_to = waiting.popleft(), None
+                if type(message) is Envelope:
+                    message, reply_to = message.message, message.reply_to
                 if type(message) is _ActorStop:
-                    self._stop(envelope)
+                    self._stop(reply_to)
                     return
-                result = receive(message) if envelope.reply_to is None else self._receive_asked(envelope)
+                result = receive(message) if reply_to is None else self._receive_asked(message, reply_to)
                 if result is not None and isinstance(result, Coroutine):
-                    self._begin_handling(result, envelope)
+                    self._begin_handling(result, reply_to)
                     return
                 if self.is_closed:
                     return
-            self._end_step()
+            self._actor.on_drained()
+            if waiting and not self.is_closed:
+                self._loop.call_soon(self._drain, context=self._context)
+            else:
+                self._is_scheduled = False
         except BaseException as error:  # noqa: BLE001 - whatever it is, the actor can't go on
             self._fail(error)
 
-    def _receive_asked(self, envelope: Envelope[Any]) -> object:
-        assert envelope.reply_to is not None
+    def _receive_asked(self, message: object, reply_to: ReplySlot) -> object:
         try:
-            result: object = self._actor.on_receive(envelope.message)
+            result: object = self._actor.on_receive(message)
         except Exception:  # noqa: BLE001 - the asker gets it
-            envelope.reply_to.set_exception()
+            reply_to.set_exception()
             return None
         except BaseException:
-            self._refuse(envelope)
+            self._refuse(reply_to)
             raise
         if not isinstance(result, Coroutine):
-            envelope.reply_to.set(result)
+            reply_to.set(result)
         return result
 
-    def _begin_handling(self, handling: Coroutine[Any, Any, object], envelope: Envelope[Any]) -> None:
-        self._task = self._loop.create_task(self._drive(handling, envelope), context=self._context)
+    def _begin_handling(self, handling: Coroutine[Any, Any, object], reply_to: ReplySlot | None) -> None:
+        self._task = self._loop.create_task(self._drive(handling, reply_to), context=self._context)
         self._task.add_done_callback(lambda _task: self._ended(handling))
 
     def _ended(self, handling: Coroutine[Any, Any, object]) -> None:
@@ -197,13 +215,12 @@ class LoopInbox:
             if not self.is_closed:
                 self._fail(asyncio.CancelledError())
 
-    async def _drive(self, handling: Coroutine[Any, Any, object], envelope: Envelope[Any]) -> None:
-        reply_to = envelope.reply_to
+    async def _drive(self, handling: Coroutine[Any, Any, object], reply_to: ReplySlot | None) -> None:
         try:
             result = await handling
         except BaseException as error:  # noqa: BLE001 - see the module's docstring
             if reply_to is None or not isinstance(error, Exception):
-                self._refuse(envelope)
+                self._refuse(reply_to)
                 self._fail(error)
                 return
             reply_to.set_exception()
@@ -214,15 +231,6 @@ class LoopInbox:
         if not self.is_closed:
             self._loop.call_soon(self._drain, context=self._context)
 
-    def _end_step(self) -> None:
-        self._actor.on_drained()
-        if self.is_closed:
-            return
-        if self._waiting:
-            self._loop.call_soon(self._drain, context=self._context)
-        else:
-            self._is_scheduled = False
-
     def stop_if_idle(self) -> bool:
         """See `LoopActor.stop_if_idle`."""
         if self._waiting or self._task is not None or self.is_closed:
@@ -230,7 +238,7 @@ class LoopInbox:
         self._stop(None)
         return True
 
-    def _stop(self, request: Envelope[Any] | None) -> None:
+    def _stop(self, reply_to: ReplySlot | None) -> None:
         undelivered = self._close()
         try:
             self._actor.on_stop()
@@ -239,8 +247,8 @@ class LoopInbox:
         else:
             self._actor.supervisor.actor_stopped(self._actor, undelivered)
         finally:
-            if request is not None and request.reply_to is not None:
-                request.reply_to.set(True)
+            if reply_to is not None:
+                reply_to.set(True)
 
     def _fail(self, error: BaseException) -> None:
         if self.is_closed:  # it stopped first and raised then
@@ -264,20 +272,20 @@ class LoopInbox:
         self._task = None
         undelivered: list[object] = []
         while self._waiting:
-            envelope = self._waiting.popleft()
-            if envelope.reply_to is None:
-                if type(envelope.message) is not _ActorStop:
-                    undelivered.append(envelope.message)
-            elif type(envelope.message) is _ActorStop:
-                envelope.reply_to.set(True)
+            waiting = self._waiting.popleft()
+            if type(waiting) is not Envelope:
+                if type(waiting) is not _ActorStop:
+                    undelivered.append(waiting)
+            elif type(waiting.message) is _ActorStop and waiting.reply_to is not None:
+                waiting.reply_to.set(True)
             else:
-                self._refuse(envelope)
+                self._refuse(waiting.reply_to)
         return undelivered
 
-    def _refuse(self, envelope: Envelope[Any]) -> None:
-        if envelope.reply_to is not None:
+    def _refuse(self, reply_to: ReplySlot | None) -> None:
+        if reply_to is not None:
             error = ActorStoppedError(str(self._actor))
-            envelope.reply_to.set_exception((type(error), error, None))
+            reply_to.set_exception((type(error), error, None))
 
 
 def _pass_on(error: BaseException) -> None:
@@ -309,7 +317,7 @@ class LoopActorRef(pykka.ActorRef[A]):
 
     def tell(self, message: object) -> None:
         """Put a message into the actor's inbox; raises ActorStoppedError when the actor has stopped."""
-        self.actor_inbox.put(Envelope(message))
+        self.actor_inbox.tell(message)
 
     def ask(self, message: object) -> AskFuture[Any]:  # type: ignore[override]  # blocking would stop the answering loop
         """Put a message into the inbox and give the reply to wait for.

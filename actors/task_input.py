@@ -34,7 +34,7 @@ from ductor.definitions.values import JsonValue
 WHOLE_INPUT_NAME = "input"
 
 _encode = msgspec.json.Encoder().encode
-_astuple = msgspec.structs.astuple
+_asdict = msgspec.structs.asdict
 _UNSET = msgspec.UNSET
 _EMPTY = inspect.Parameter.empty
 _FIELD_AT_FAULT = re.compile(r"^Object (?:missing required|contains unknown) field `(.*?)`")
@@ -99,8 +99,7 @@ class InputBinding:
         )
 
     def _by_name(self, value: JsonValue) -> dict[str, Any]:
-        filled = _astuple(self._decoder.decode(_encode(value)))
-        found = dict(zip(self._names, filled, strict=True))
+        found = _asdict(self._decoder.decode(_encode(value)))
         if self._has_defaults:
             return {name: item for name, item in found.items() if item is not _UNSET}
         return found

@@ -38,13 +38,18 @@ class Upkeep:
         self._tail_rows = len(loaded.tail)
         self._values_kept = len(loaded.payloads)
 
-    def appended(self, commit: Commit) -> None:
-        """A commit is durable."""
+    def appended(self, commit: Commit, state: RunState) -> bool:
+        """A commit is durable, and `state` has it. Whether `tidy` has something to do."""
         self._tail_bytes += len(commit.events)
         self._tail_rows += 1
+        return (
+            self._tail_bytes > MIN_SNAPSHOT_BYTES
+            or self._tail_rows > MAX_TAIL_ROWS
+            or len(state.payloads) > LARGE_VALUES_TOLERATED
+        )
 
     def tidy(self, state: RunState, named_in_hand: Callable[[], dict[str, int]]) -> None:
-        """Do what is due.
+        """Do what is due, if anything is.
 
         Args:
             state: as the last durable row left it.

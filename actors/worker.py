@@ -127,8 +127,14 @@ class WorkerPool:
         limits = None
         if has_limits(assignment):
             limits = limits_at_arrival(assignment, self._clock.now_us(), self._loop.time())
-        attempt = Attempt(assignment, self._registry.get(assignment.task), limits)
-        if not self._place(attempt):
+        task = self._registry.get(assignment.task)
+        attempt = Attempt(assignment, task, limits)
+        if task is None or limits is not None:
+            is_placed = self._place(attempt)
+        else:
+            crew = self._coroutine_crew if task.is_async else self._thread_crew
+            is_placed = crew.offer(attempt)
+        if not is_placed:
             return False
         self._held[token] = attempt
         return True
@@ -374,7 +380,8 @@ class WorkerPool:
 
     def _leave_held(self, attempt: Attempt) -> None:
         attempt.is_settled = True
-        attempt.cancel_timer()
+        if attempt.timer is not None:
+            attempt.cancel_timer()
         if attempt.has_started:
             self._running_count -= 1
         del self._held[attempt.token]
@@ -407,12 +414,12 @@ def _result(attempt: Attempt, outcome: Outcome, worker: str, finished_at_us: int
     assignment = attempt.assignment
     output = output_ref = payload = error = value = None
     name: Literal["succeeded", "failed", "cancelled"] = "cancelled"
-    if isinstance(outcome, Succeeded):
+    if type(outcome) is Succeeded:
         name, stored = "succeeded", outcome.result
         output, output_ref, payload = stored.inline, stored.ref, stored.payload
         if output_ref is not None:
             value = stored.value
-    elif isinstance(outcome, Failed):
+    elif type(outcome) is Failed:
         name, error = "failed", outcome.error
     finished = AttemptFinished(
         node=assignment.node,

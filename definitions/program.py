@@ -21,6 +21,7 @@ from ductor.definitions.model import Edge, MessageHandler
 from ductor.definitions.program_bodies import BodySource, body_key, body_sources, child_definitions
 from ductor.definitions.program_node import ChoiceGroup, ProgramNode, Route
 from ductor.definitions.steps import AnyStep, GatherStep, ScatterStep
+from ductor.definitions.straight import straight_ways
 from ductor.definitions.triggers import TriggerSchema
 from ductor.definitions.values import JsonValue
 from ductor.definitions.variables import (
@@ -71,6 +72,7 @@ class Program:
         body: which of them this program is; empty for the definition itself.
         child_definitions: names of the definitions that runs of this manifest may start, its bodies included.
         repeat_until, lease_key: of the definition, where it has them.
+        straight_ways: by ref, the step that a step leads straight to (`ductor.definitions.straight`).
     """
 
     manifest: CompiledManifest
@@ -90,6 +92,7 @@ class Program:
     child_definitions: tuple[str, ...]
     repeat_until: Expression | None
     lease_key: Template | None
+    straight_ways: Mapping[str, ProgramNode]
 
     def node(self, ref: str) -> ProgramNode:
         """A step, a scatter's child or an undo by its name. Raises KeyError where there is none such."""
@@ -183,6 +186,7 @@ class _Loader:
             child_definitions=child_definitions,
             repeat_until=None if repeat is None else self._expression("repeat.until", repeat.until, STEP_VARIABLES),
             lease_key=None if lease is None else self._template("lease.key", lease.key, START_VARIABLES),
+            straight_ways=straight_ways(manifest, nodes),
         )
 
     def _node(self, step: AnyStep, position: int, *, is_defer: bool = False) -> ProgramNode:

@@ -8,12 +8,13 @@ is parked and the tick left nothing runnable behind, `running` otherwise.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.journal.events import (
     RUN_LEASE,
     RUN_TIMEOUT_TIMER,
+    TERMINAL_RUN_STATUSES,
     AnyEvent,
     AttemptDispatched,
     AttemptFinished,
@@ -75,7 +76,7 @@ from ductor.journal.state import ADDRESSED, NodeState, RunState
 def fold_row(state: RunState, version: int, at_us: int, chain_hash: bytes, events: Iterable[AnyEvent]) -> None:
     """Apply one journal row."""
     begin_row(state, version, at_us)
-    cases = _APPLY
+    cases = APPLY
     for event in events:
         cases[type(event)](state, event)
     finish_row(state, chain_hash)
@@ -93,7 +94,7 @@ def finish_row(state: RunState, chain_hash: bytes) -> None:
     state.last_hash = chain_hash
     if state.fanned:
         state.fanned.clear()
-    if state.is_terminal:
+    if state.status in TERMINAL_RUN_STATUSES:
         return
     if state.paused_at_us is not None:
         state.status = "paused"
@@ -107,7 +108,7 @@ def finish_row(state: RunState, chain_hash: bytes) -> None:
 
 def apply_event(state: RunState, event: AnyEvent) -> None:
     """Apply one event."""
-    _APPLY[type(event)](state, event)
+    APPLY[type(event)](state, event)
 
 
 def _run_started(state: RunState, event: RunStarted) -> None:
@@ -146,12 +147,14 @@ def _attempt_finished(state: RunState, event: AttemptFinished) -> None:
     node = state.node(event.node)
     if node.status != "running" or node.generation != event.generation:
         return  # the tick lets no such result into a row; a fold is total all the same
-    node.error = event.error
+    if node.error is not event.error:
+        node.error = event.error
     if event.outcome == "succeeded":
         node.output = event.output
         node.output_ref = event.output_ref
     # no attempt is in flight; the decision that follows in this row says what becomes of the node
-    leave(state, event.node, node)
+    state.running_count -= 1
+    del state.open_nodes[event.node]
     node.status = "pending"
 
 
@@ -164,8 +167,10 @@ def _control_received(state: RunState, event: ControlReceived) -> None:
 
 
 def _attempt_dispatched(state: RunState, event: AttemptDispatched) -> None:
-    node = state.node(event.node)
-    leave(state, event.node, node)
+    ref = event.node
+    node = state.node(ref)
+    if node.status != "pending":
+        leave(state, ref, node)
     if event.attempt == 1:  # a retry runs with the input of the round's first attempt
         node.round_started_at_us = state.at_us
         node.paused_before_round_us = state.timers.shifted_us
@@ -185,8 +190,9 @@ def _attempt_dispatched(state: RunState, event: AttemptDispatched) -> None:
     node.queue = event.queue
     node.dispatched_at_us = state.at_us
     state.running_count += 1
-    state.open_nodes[event.node] = None
-    child_under_way(state, event.node)
+    state.open_nodes[ref] = None
+    if ref.endswith("]"):
+        child_under_way(state, ref)
 
 
 def _lease_granted(state: RunState, event: LeaseGranted) -> None:
@@ -284,11 +290,13 @@ def _run_reopened(state: RunState, event: RunReopened) -> None:
 
 
 def _node_settled(state: RunState, event: NodeSettled) -> None:
-    if event.node == RUN_LEASE:
+    ref = event.node
+    if ref == RUN_LEASE:
         _run_waits_no_longer(state)
         return
-    node = state.node(event.node)
-    leave(state, event.node, node)
+    node = state.node(ref)
+    if node.status != "pending":
+        leave(state, ref, node)
     node.status = event.status
     node.outcome = event.outcome
     node.taken = event.taken
@@ -298,26 +306,26 @@ def _node_settled(state: RunState, event: NodeSettled) -> None:
         node.gathers = event.gathers
         node.gather_strategy = event.gather_strategy
     if event.is_undoable:
-        state.undoable.append(event.node)
-    if event.node.endswith("]"):
+        state.undoable.append(ref)
+    if ref.endswith("]"):
         child_settled(state, event)
-    elif event.node.endswith(UNDO_SUFFIX):
+    elif ref.endswith(UNDO_SUFFIX):
         undo_settled(state, event)
     elif node.fanout is not None:
-        state.filling.pop(event.node, None)
+        state.filling.pop(ref, None)
     if event.error is not None:
         node.error = event.error
     if event.output is not None or event.output_ref is not None:
         node.output = event.output
         node.output_ref = event.output_ref
-    for ref in event.taken:
-        target = state.node(ref)
+    for target_ref in event.taken:
+        target = state.node(target_ref)
         target.sources_settled += 1
         target.sources_taken += 1
-    for ref in event.untaken:
-        state.node(ref).sources_settled += 1
-    state.touched.extend(event.taken)
-    state.touched.extend(event.untaken)
+        state.touched.append(target_ref)
+    for target_ref in event.untaken:
+        state.node(target_ref).sources_settled += 1
+        state.touched.append(target_ref)
 
 
 def _forget_work(node: NodeState) -> None:
@@ -352,7 +360,7 @@ def _run_compacted(state: RunState, event: RunCompacted) -> None:
     """What it says is the state before its row: `ductor.journal.compaction` begins with it where rows are gone."""
 
 
-_APPLY: dict[type[Event], Callable[[RunState, Any], None]] = {
+APPLY: Final[dict[type[Event], Callable[[RunState, Any], None]]] = {
     RunStarted: _run_started,
     AttemptFinished: _attempt_finished,
     TimerFired: _timer_fired,
@@ -384,3 +392,4 @@ _APPLY: dict[type[Event], Callable[[RunState, Any], None]] = {
     RunContinued: run_continued,
     RunCompacted: _run_compacted,
 }
+"""What each event does to a state. `apply_event` looks here; so does who applies one event after another."""

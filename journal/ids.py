@@ -3,11 +3,19 @@
 import os
 import re
 import uuid
+from collections.abc import Iterator
 from hashlib import sha256
-from typing import Protocol
+from typing import Final, Protocol
 
 import uuid_utils
 
+COMMIT_IDS_IN_A_ROW: Final = 1_024
+"""Commit ids that follow one another before the next one is random: a call of the operating system costs as much as ten
+of them."""
+
+_COMMIT_ID_BITS = 128
+_COMMIT_IDS = 1 << _COMMIT_ID_BITS
+_IS_SAFE_UNKNOWN = uuid.SafeUUID.unknown
 _new, _set = object.__new__, object.__setattr__
 _RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -20,8 +28,34 @@ class Ids(Protocol):
         ...
 
     def commit_id(self) -> uuid.UUID:
-        """A random UUID: no two hosts may ever think the same commit theirs."""
+        """A UUID that nobody is given a second time: no two hosts may ever think the same commit theirs."""
         ...
+
+
+class _Numbers:
+    """Numbers for commit ids, ahead of their use: a random one and those that follow it. Each is given out once:
+    threads take turns at an iterator, and a process that was forked off has none of its parent's.
+
+    Attributes:
+        left: those that are left.
+    """
+
+    def __init__(self) -> None:
+        self.left: Iterator[int] = iter(())
+        os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        """Give out nothing of what is left."""
+        self.left = iter(())
+
+    def draw(self) -> int:
+        """Begin at another random number; the first one from there."""
+        first = int.from_bytes(os.urandom(_COMMIT_ID_BITS // 8)) % (_COMMIT_IDS - COMMIT_IDS_IN_A_ROW)
+        self.left = iter(range(first + 1, first + COMMIT_IDS_IN_A_ROW))
+        return first
+
+
+_numbers = _Numbers()
 
 
 class SystemIds:
@@ -32,11 +66,12 @@ class SystemIds:
         return str(uuid_utils.uuid7())
 
     def commit_id(self) -> uuid.UUID:
-        """128 random bits."""
+        """128 bits: random, or next to random ones that were given out here before."""
         # what UUID's constructor does for an integer that is known to fit, without looking at what else it may be given
         commit_id = _new(uuid.UUID)
-        _set(commit_id, "int", int.from_bytes(os.urandom(16)))
-        _set(commit_id, "is_safe", uuid.SafeUUID.unknown)
+        number = next(_numbers.left, None)
+        _set(commit_id, "int", _numbers.draw() if number is None else number)
+        _set(commit_id, "is_safe", _IS_SAFE_UNKNOWN)
         return commit_id
 
 

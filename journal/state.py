@@ -398,7 +398,10 @@ class RunState(msgspec.Struct, omit_defaults=True, kw_only=True):
     @property
     def next_due_us(self) -> int | None:
         """The earliest deadline; None where there is none, and while the run is paused: its timers stand still."""
-        earliest = None if self.paused_at_us is not None else self.timers.earliest()
+        timers = self.timers
+        if self.paused_at_us is not None or not (timers.due or timers.absolute):
+            return None
+        earliest = timers.earliest()
         return None if earliest is None else earliest[0]
 
     @property

@@ -15,25 +15,30 @@ T = TypeVar("T", bound=Queued)
 
 
 class SyncMatch(Generic[T]):
-    """A `TaskQueue` in memory. Every operation takes constant time, apart from a look at a tenant's priorities."""
+    """A `TaskQueue` in memory. Every operation takes constant time, apart from a look at a tenant's priorities.
+
+    Attributes:
+        size: how many items wait.
+        takers: who waits for an item.
+    """
 
     def __init__(self, limit: int = MAX_WAITING) -> None:
         """Args: `limit` is how many items may wait."""
         self._limit = limit
-        self._size = 0
+        self.size = 0
         # Tenant -> priority -> items in order of arrival. Tenants in the order of their turns; empty ones are removed.
         self._tenants: dict[str, dict[int, dict[T, None]]] = {}
-        self._takers: deque[Taker[T]] = deque()
+        self.takers: deque[Taker[T]] = deque()
 
     def offer(self, item: T) -> bool:
         """Hand the item to the taker that waited least, whose memory is warm; else queue it. False when full."""
-        if self._takers:
-            self._takers.pop().accept(item)
+        if self.takers:
+            self.takers.pop().accept(item)
             return True
-        if self._size >= self._limit:
+        if self.size >= self._limit:
             return False
         self._tenants.setdefault(item.tenant, {}).setdefault(item.priority, {})[item] = None
-        self._size += 1
+        self.size += 1
         return True
 
     def take(self) -> T | None:
@@ -50,13 +55,13 @@ class SyncMatch(Generic[T]):
             del priorities[priority]
         if priorities:
             self._tenants[tenant] = priorities  # behind all others
-        self._size -= 1
+        self.size -= 1
         return item
 
     def wait(self, taker: Taker[T]) -> None:
         """Hand the next item that arrives to `taker`."""
         assert not self._tenants, "a taker takes what is there before it waits"
-        self._takers.append(taker)
+        self.takers.append(taker)
 
     def withdraw(self, item: T) -> bool:
         """Remove an item that waits; whether it did."""
@@ -69,22 +74,17 @@ class SyncMatch(Generic[T]):
             del priorities[item.priority]
         if not priorities:
             del self._tenants[item.tenant]
-        self._size -= 1
+        self.size -= 1
         return True
 
     def forget(self, taker: Taker[T]) -> None:
         """Hand nothing more to a taker that waits."""
-        self._takers.remove(taker)
+        self.takers.remove(taker)
 
     def dismiss(self) -> Iterator[Taker[T]]:
         """Forget the takers that wait, one after another."""
-        while self._takers:
-            yield self._takers.pop()
-
-    @property
-    def idle_takers(self) -> int:
-        """How many takers wait for an item."""
-        return len(self._takers)
+        while self.takers:
+            yield self.takers.pop()
 
     def __len__(self) -> int:
-        return self._size
+        return self.size

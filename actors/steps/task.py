@@ -16,12 +16,16 @@ class TaskBehaviour(Unlistening):
 
     def start(self, tick: Tick, node: ProgramNode) -> None:
         """Dispatch the first attempt."""
-        _dispatch_round(tick, node, iteration=0)
+        step = _step(node)
+        if step.tasks:
+            _dispatch_round(tick, node, iteration=0)
+        else:
+            _dispatch(tick, node, step.task, attempt=1, iteration=0)
 
     def on_result(self, tick: Tick, node: ProgramNode, result: AttemptFinished) -> None:
         """Succeed, go round again, retry, or fail."""
         if result.outcome == "succeeded":
-            output = tick.state.value(result.output, result.output_ref)
+            output = result.output if result.output_ref is None else tick.state.value(None, result.output_ref)
             step = _step(node)
             if step.repeat is None or tick.state.is_winding_down:
                 succeed(tick, node, "success", output)
@@ -49,15 +53,16 @@ def _step(node: ProgramNode) -> TaskStep:
 
 def _dispatch_round(tick: Tick, node: ProgramNode, *, iteration: int) -> None:
     step = _step(node)
-    task: JsonValue = step.task
-    if step.tasks:
-        task = node.templates["task"].render(tick.variables(node))
-        if task not in step.tasks:
-            allowed = ", ".join(step.tasks)
-            message = f"step {node.ref}: {task!r} is not among its `tasks` ({allowed})"
-            fail(tick, node, ErrorInfo(type="TaskNotAllowed", message=message, retryable=False))
-            return
-    _dispatch(tick, node, str(task), attempt=1, iteration=iteration)
+    if not step.tasks:
+        _dispatch(tick, node, step.task, attempt=1, iteration=iteration)
+        return
+    task = node.templates["task"].render(tick.variables(node))
+    if task in step.tasks:
+        _dispatch(tick, node, str(task), attempt=1, iteration=iteration)
+    else:
+        allowed = ", ".join(step.tasks)
+        message = f"step {node.ref}: {task!r} is not among its `tasks` ({allowed})"
+        fail(tick, node, ErrorInfo(type="TaskNotAllowed", message=message, retryable=False))
 
 
 def _dispatch(tick: Tick, node: ProgramNode, task: str, *, attempt: int, iteration: int) -> None:

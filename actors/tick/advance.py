@@ -5,23 +5,24 @@ from ductor.actors.tick.settle import expression_failure, fail
 from ductor.actors.tick.working import Tick
 from ductor.definitions.expressions import ExpressionError
 from ductor.journal.errors import ValueRefusedError
-from ductor.journal.events import AttemptFinished
+from ductor.journal.events import TERMINAL_RUN_STATUSES, AttemptFinished
 
 
 def advance(tick: Tick, results: list[AttemptFinished]) -> list[AttemptFinished]:
     """Apply the results in the order of their arrival. Returns those that are superseded."""
     superseded: list[AttemptFinished] = []
+    state, program = tick.state, tick.program
     for result in results:
-        state = tick.state.nodes.get(result.node)
+        node_state = state.nodes.get(result.node)
         if (
-            state is None
-            or state.status != "running"
-            or state.generation != result.generation
-            or tick.state.is_terminal
+            node_state is None
+            or node_state.status != "running"
+            or node_state.generation != result.generation
+            or state.status in TERMINAL_RUN_STATUSES
         ):
             superseded.append(result)
             continue
-        node = tick.program.node(result.node)
+        node = program.node(result.node)
         tick.emit(result)
         try:
             BEHAVIOURS[node.step.type_name].on_result(tick, node, result)

@@ -12,6 +12,7 @@ The state is mutated and must be thrown away unless the payload is committed.
 """
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -24,6 +25,7 @@ from ductor.actors.tick.messages import absorb
 from ductor.actors.tick.payload import TickPayload
 from ductor.actors.tick.reports import apply_report
 from ductor.actors.tick.schedule import schedule
+from ductor.actors.tick.straight import goes_straight
 from ductor.actors.tick.timers import fire_due_timers, fire_timer
 from ductor.actors.tick.working import Tick
 from ductor.definitions.program import Program
@@ -70,6 +72,13 @@ class TickInputs(msgspec.Struct, kw_only=True):
     recorded: list[RecordedInput] | None = None
     payloads: list[tuple[Payload, JsonValue]] = msgspec.field(default_factory=list)
 
+    @property
+    def is_lone_result(self) -> bool:
+        """Whether one attempt result is all that there is."""
+        return len(self.results) == 1 and not (
+            self.messages or self.recorded or self.control is not None or self.started is not None
+        )
+
 
 def compute(
     program: Program,
@@ -92,7 +101,27 @@ def compute(
     for payload, value in inputs.payloads:
         tick.payloads.append(payload)
         state.payloads[payload.hash] = value
-    disposition: ControlDisposition | None = None
+    decided = TickPayload(
+        events=tick.events,
+        dispatched=tick.dispatched,
+        withdrawn=tick.withdrawn,
+        payloads=tick.payloads,
+        superseded=[],
+        deferred=[],
+        unread=[],
+        outbox=None,
+    )
+    if not inputs.is_lone_result or not goes_straight(tick, inputs.results[0]):
+        _go_through_phases(tick, inputs, decided)
+    if state.parent_waits_for and tick.events:
+        tell_parent(tick)
+    decided.outbox = tick.filled_outbox
+    decided.is_limited = state.paused_at_us is None and (bool(decided.unread) or _is_limited(tick))
+    return decided
+
+
+def _go_through_phases(tick: Tick, inputs: TickInputs, decided: TickPayload) -> None:
+    state = tick.state
     if inputs.started is not None:
         tick.emit(inputs.started)
         hear_events_of_handlers(tick)
@@ -100,32 +129,19 @@ def compute(
         hear_events_of_handlers(tick)  # whoever wrote the first row decided nothing
     if inputs.control is not None:
         refusal = apply_control(tick, inputs.control)
-        disposition = ControlDisposition(inputs.control.request_id, "refused" if refusal else "applied", refusal)
-    superseded: list[AttemptFinished] = []
-    deferred: list[AttemptFinished] = []
-    unread: list[Message] = []
+        verdict: Literal["applied", "refused"] = "refused" if refusal else "applied"
+        decided.control = ControlDisposition(inputs.control.request_id, verdict, refusal)
     if state.paused_at_us is not None:
-        deferred, unread = inputs.results, inputs.messages
-    else:
-        superseded = advance(tick, inputs.results) if inputs.results else []
-        if state.fanned:
-            judge_scatters(tick)
-        unread = _take_in(tick, inputs)
-        schedule(tick)
-    if state.parent_waits_for and tick.events:
-        tell_parent(tick)
-    return TickPayload(
-        events=tick.events,
-        dispatched=tick.dispatched,
-        withdrawn=tick.withdrawn,
-        payloads=tick.payloads,
-        superseded=superseded,
-        deferred=deferred,
-        unread=unread,
-        outbox=tick.filled_outbox,
-        control=disposition,
-        is_limited=state.paused_at_us is None and (bool(unread) or _is_limited(tick)),
-    )
+        decided.deferred, decided.unread = inputs.results, inputs.messages
+        return
+    if inputs.results:
+        decided.superseded = advance(tick, inputs.results)
+    if state.fanned:
+        judge_scatters(tick)
+    timers = state.timers
+    if inputs.messages or inputs.recorded is not None or timers.due or timers.absolute:
+        decided.unread = _take_in(tick, inputs)
+    schedule(tick)
 
 
 def _passed_on(tick: Tick, inputs: TickInputs) -> TickPayload:
@@ -146,9 +162,12 @@ def _passed_on(tick: Tick, inputs: TickInputs) -> TickPayload:
 
 def _is_limited(tick: Tick) -> bool:
     """Whether there is something left to do at once."""
-    if tick.events and isinstance(tick.events[-1], TickLimited):
+    if tick.events and type(tick.events[-1]) is TickLimited:
         return True
-    earliest = tick.state.timers.earliest()
+    timers = tick.state.timers
+    if not timers.due and not timers.absolute:
+        return False
+    earliest = timers.earliest()
     return earliest is not None and earliest[0] <= tick.now_us
 
 

@@ -18,39 +18,46 @@ from ductor.actors.tick.working import Tick
 from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.program import ProgramNode
 from ductor.journal.errors import ValueRefusedError
-from ductor.journal.events import TickLimited
+from ductor.journal.events import TERMINAL_RUN_STATUSES, TickLimited
 from ductor.journal.state import RunState
 
 
 def schedule(tick: Tick) -> None:
     """Start runnable nodes until none is left or the tick is full, and carry a decided end further."""
-    state = tick.state
-    watch_length(tick)
+    state, program = tick.state, tick.program
+    if program.manifest.continue_as_new_after is not None:
+        watch_length(tick)
     while True:
-        if run_waits_for_lease(tick):
+        if program.lease_key is not None and run_waits_for_lease(tick):
             return
         has_more = _start_runnable(tick)
-        if state.is_terminal:
+        if state.status in TERMINAL_RUN_STATUSES:
             return
         if has_more:
             tick.emit(TickLimited())
             return
-        if state.open_nodes:
+        if state.open_nodes or not _carry_end_on(tick):
             return
-        if state.closing is None:
-            if not state.nodes and state.continuing is None:
-                return
-            if state.continuing is not None:
-                advance_continuing(tick)
-                return
-            if goes_another_round(tick):
-                continue
-            complete(tick)
-        if state.wants_undo and tick.is_full:
-            tick.emit(TickLimited())
-            return
-        if not undo_next(tick):
-            advance_closing(tick)
+
+
+def _carry_end_on(tick: Tick) -> bool:
+    """Nothing is open: decide the end of the run, or carry it further. Whether there may be more to start now."""
+    state = tick.state
+    if state.closing is None:
+        if state.continuing is not None:
+            advance_continuing(tick)
+            return False
+        if not state.nodes:
+            return False
+        if goes_another_round(tick):
+            return True
+        complete(tick)
+    if state.wants_undo and tick.is_full:
+        tick.emit(TickLimited())
+        return False
+    if not undo_next(tick):
+        advance_closing(tick)
+    return True
 
 
 def join_answer(join: str | int, sources: int, settled: int, taken: int) -> bool | None:
@@ -71,7 +78,7 @@ def readiness(state: RunState, node: ProgramNode, sources_settled: int, sources_
     """Whether a pending node runs (True), is skipped (False) or waits (None) in this state of the run."""
     if node.is_defer:
         return True if state.closing is not None and state.closing.defers_started else None
-    if state.is_winding_down:
+    if state.closing is not None or state.continuing is not None:
         return None  # no step starts any more; a redrive looks again
     return join_answer(node.step.join, node.sources, sources_settled, sources_taken)
 
@@ -85,59 +92,66 @@ def _start_runnable(tick: Tick) -> bool:
         if state.fanned or state.filling:
             judge_scatters(tick)
             has_more_children = start_children(tick)
-        if tick.is_full or not state.touched:
+        if not state.touched or tick.is_full:
             return has_more_children or bool(state.agenda or state.touched)
 
 
 def _drain_agenda(tick: Tick) -> None:
     state, program = tick.state, tick.program
-    agenda = state.agenda
-    while True:
-        while state.touched:
-            ref = state.touched.popleft()
-            heapq.heappush(agenda, (program.node(ref).position, ref))
-        if not agenda or tick.is_full:
-            return
-        _, ref = heapq.heappop(agenda)
+    touched, agenda = state.touched, state.agenda
+    while (touched or agenda) and not tick.is_full:
+        if not agenda and len(touched) == 1:
+            ref = touched.popleft()
+        else:
+            while touched:
+                ref = touched.popleft()
+                heapq.heappush(agenda, (program.node(ref).position, ref))
+            _, ref = heapq.heappop(agenda)
         _look_at(tick, program.node(ref))
 
 
 def _look_at(tick: Tick, node: ProgramNode) -> None:
-    if node.ref not in tick.state.nodes and readiness(tick.state, node, 0, 0) is None:
-        return  # looking leaves no trace: nothing has happened to the node
-    state = tick.node_state(node)
-    if has_lease_to_start(state):
-        tick.starts += 1
-        _begin(tick, node)
-        return
+    run = tick.state
+    state = run.nodes.get(node.ref)
+    if state is None:
+        if readiness(run, node, 0, 0) is None:
+            return  # looking leaves no trace: nothing has happened to the node
+        state = run.node(node.ref)
     if state.status != "pending":
+        if has_lease_to_start(state):
+            tick.starts += 1
+            begin(tick, node)
         return
-    answer = readiness(tick.state, node, state.sources_settled, state.sources_taken)
+    answer = readiness(run, node, state.sources_settled, state.sources_taken)
     if answer is None:
         return
     tick.starts += 1
     if not answer:
         skip_dead(tick, node)
         return
-    if makes_way(tick, node):
+    if tick.program.manifest.continue_as_new_after is not None and makes_way(tick, node):
         return
     if node.step.cancel_rest:
         for ref in sorted(node.ancestors):
             withdraw(tick, tick.program.nodes[ref])
-    _start(tick, node)
+    if node.run_if is None and node.step.lease is None:
+        begin(tick, node)
+    else:
+        _start_if_guard_holds(tick, node)
 
 
-def _start(tick: Tick, node: ProgramNode) -> None:
+def _start_if_guard_holds(tick: Tick, node: ProgramNode) -> None:
     try:
         if node.run_if is not None and not node.run_if.evaluate_boolean(tick.activation):
             skip_by_guard(tick, node)
         elif not asks_for_lease(tick, node):
-            _begin(tick, node)
+            begin(tick, node)
     except (ExpressionError, ValueRefusedError) as error:
         fail(tick, node, expression_failure(error))
 
 
-def _begin(tick: Tick, node: ProgramNode) -> None:
+def begin(tick: Tick, node: ProgramNode) -> None:
+    """Start a node; one that can't be fails."""
     try:
         BEHAVIOURS[node.step.type_name].start(tick, node)
         if tick.state.inbox and tick.node_state(node).names:

@@ -11,6 +11,7 @@ Rules (design of the language, "Edges" and "Settling"):
   but a redrive finds what they say.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
@@ -18,7 +19,7 @@ from ductor.actors.tick.activation import StateActivation
 from ductor.actors.tick.children import cancel_child
 from ductor.actors.tick.closing import begin_closing
 from ductor.actors.tick.gathering import error_value
-from ductor.actors.tick.sending import prepared, send
+from ductor.actors.tick.sending import Sending, prepared, send
 from ductor.actors.tick.working import Tick, Withdrawal
 from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.program import ProgramNode, Route
@@ -77,21 +78,24 @@ def succeed(
         output: what the step's own expressions see.
         inline, ref: what the event carries of it; nothing for worker steps, whose result is in the row already.
     """
-    try:
-        patch, edges = _effects_and_edges(tick, node, outcome, output)
-        sent = prepared(tick, node, own_values(tick, node, output, None)) if node.sends else ()
-    except (ExpressionError, ValueRefusedError) as error:
-        fail(tick, node, expression_failure(error), inline=inline, ref=ref, is_work_done=True)
-        return False
-    if patch:
-        tick.emit(ContextPatched(node=node.ref, patch=patch))
+    step = node.step
+    edges = None if node.effects or node.sends else node.plain_edges.get(outcome)
+    sent: Sequence[Sending] = ()
+    if edges is None:
+        try:
+            patch, edges = _effects_and_edges(tick, node, outcome, output)
+            sent = prepared(tick, node, own_values(tick, node, output, None)) if node.sends else ()
+        except (ExpressionError, ValueRefusedError) as error:
+            fail(tick, node, expression_failure(error), inline=inline, ref=ref, is_work_done=True)
+            return False
+        if patch:
+            tick.emit(ContextPatched(node=node.ref, patch=patch))
     _emit_settled(tick, node, "succeeded", outcome, edges, value=(inline, ref), is_work_done=True)
     for sending in sent:
         send(tick, sending)
-    checkpoint = node.step.checkpoint
-    if checkpoint is not None:
-        tick.emit(CheckpointReached(node=node.ref, checkpoint=checkpoint))
-    for other in node.step.cancels:
+    if step.checkpoint is not None:
+        tick.emit(CheckpointReached(node=node.ref, checkpoint=step.checkpoint))
+    for other in step.cancels:
         withdraw(tick, tick.program.nodes[other])
     return True
 
@@ -228,7 +232,7 @@ def _emit_settled(
 ) -> None:
     step = node.step
     gathers = strategy = ""
-    if isinstance(step, GatherStep) and status == "succeeded":
+    if type(step) is GatherStep and status == "succeeded":
         gathers, strategy = step.scatter_ref, step.strategy
     tick.emit(
         NodeSettled(
@@ -238,7 +242,7 @@ def _emit_settled(
             output=value[0],
             output_ref=value[1],
             # a worker step's error stands in its attempt_finished event already
-            error=None if error is tick.node_state(node).error else error,
+            error=None if error is None or error is tick.node_state(node).error else error,
             taken=edges[0],
             untaken=edges[1],
             gathers=gathers,

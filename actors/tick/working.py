@@ -17,7 +17,7 @@ from ductor.journal.codec import StoredValue, admitted_value
 from ductor.journal.commit import Payload
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import RUN_LEASE, AnyEvent, NodeSettled, PayloadRef, RunContinued, RunEnded
-from ductor.journal.fold import apply_event, begin_row
+from ductor.journal.fold import APPLY, begin_row
 from ductor.journal.state import NodeState, RunState
 
 MAX_STARTS_PER_TICK = 256
@@ -92,21 +92,22 @@ class Tick:
 
     def emit(self, event: AnyEvent) -> None:
         """Decide: the event joins the row and changes the state."""
-        if not self.events:
-            begin_row(self.state, self.state.version + 1, self.now_us)
-        self.events.append(event)
+        state, events, kind = self.state, self.events, type(event)
+        if not events:
+            begin_row(state, state.version + 1, self.now_us)
+        events.append(event)
         if type(event) is NodeSettled:
-            node = self.state.nodes.get(event.node)
-            if node is not None and (node.is_listening or node.lease_key):
+            node = state.nodes.get(event.node)
+            if node is not None and (node.lease_key or (node.status == "waiting" and node.is_listening)):
                 self.outbox.leave(event.node, node)
         elif type(event) is RunEnded or type(event) is RunContinued:
-            if self.state.inbox and type(event) is RunEnded:
-                self.outbox.close(self.state)
-            if self.state.lease_key and type(event) is RunEnded:  # a run that continues this one has it from now on
-                self.outbox.leases_gone[RUN_LEASE] = self.state.lease_key
+            if state.inbox and type(event) is RunEnded:
+                self.outbox.close(state)
+            if state.lease_key and type(event) is RunEnded:  # a run that continues this one has it from now on
+                self.outbox.leases_gone[RUN_LEASE] = state.lease_key
             if any(handler.event is not None for handler in self.program.handlers):
                 self.outbox.withdraw_waits(HANDLERS)
-        apply_event(self.state, event)
+        APPLY[kind](state, event)
 
     def variables(self, node: ProgramNode, own: JsonObject | None = None) -> StateActivation:
         """What expressions of the node see: the run's variables, the item of a scatter's child, what an undo sees of
@@ -123,18 +124,26 @@ class Tick:
 
     def keep(self, value: JsonValue, what: str) -> tuple[JsonValue, PayloadRef | None]:
         """Make a value fit for an event: inline, or by reference when it is large. Raises ValueRefusedError."""
-        stored = self.admit(value, what)
+        stored = admitted_value(value, what)
+        if stored.ref is not None:
+            self._keep_payload(stored)
+        else:
+            self.value_bytes += stored.size_bytes
         return stored.inline, stored.ref
 
     def admit(self, value: JsonValue, what: str) -> StoredValue:
         """As `keep`, with all that is known of the value."""
         stored = admitted_value(value, what)
-        if stored.payload is not None and stored.ref is not None:
-            self.payloads.append(stored.payload)
-            self.state.payloads[stored.ref.hash] = stored.value
+        if stored.ref is not None:
+            self._keep_payload(stored)
         else:
             self.value_bytes += stored.size_bytes
         return stored
+
+    def _keep_payload(self, stored: StoredValue) -> None:
+        assert stored.payload is not None
+        self.payloads.append(stored.payload)
+        self.state.payloads[stored.payload.hash] = stored.value
 
     def keep_inline(self, value: JsonValue, what: str) -> JsonValue:
         """Make a value fit for the run context, which is held whole. Raises ValueRefusedError."""

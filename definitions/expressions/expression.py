@@ -43,8 +43,12 @@ class Expression:
         Raises:
             ExpressionError: the evaluation failed.
         """
+        return self.evaluate_in(as_activation(activation))
+
+    def evaluate_in(self, activation: Activation) -> JsonValue:
+        """As `evaluate`, of variables that are an activation already."""
         try:
-            value = self._program(as_activation(activation))
+            value = self._program(activation)
             return value if self._result_is_json else to_json(value)
         except Fault as fault:
             raise ExpressionError(self.source, self.place, fault) from None
@@ -115,7 +119,7 @@ def _direct_program(tree: Node) -> Program | None:
 
 
 def _constant_program(tree: Literal) -> Program | None:
-    """The program of a constant; None for one that JSON can't say, as `1e999`, which is refused when it is evaluated."""
+    """The program of a constant; None for one that JSON can't say, as `1e999`: it is refused when it is evaluated."""
     try:
         value = to_json(tree.value)
     except Fault:

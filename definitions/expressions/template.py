@@ -17,7 +17,7 @@ from ductor.definitions.expressions.expression import Expression, compile_expres
 from ductor.definitions.expressions.functions.declared import FunctionLibrary
 from ductor.definitions.expressions.functions.texts import join
 from ductor.definitions.expressions.tokens import end_of_embedded
-from ductor.definitions.values import JsonValue
+from ductor.definitions.values import JsonObject, JsonValue
 
 _Renderer: TypeAlias = Callable[[Activation], JsonValue]
 _OPENING = "${"
@@ -49,7 +49,7 @@ class Template:
         Raises:
             ExpressionError: an expression failed, or a joined text is too long.
         """
-        return self._render(as_activation(activation))
+        return self._render(activation if isinstance(activation, Activation) else as_activation(activation))
 
 
 def compile_template(
@@ -111,7 +111,7 @@ class _Compiler:
             fields = {key: self.compile(item, _below(place, key), depth + 1) for key, item in value.items()}
             if not any(fields.values()):
                 return None
-            return _object([(key, field or _constant(value[key])) for key, field in fields.items()])
+            return _object(value, [(key, field) for key, field in fields.items() if field is not None])
         return None
 
     def compile_text(self, text: str, place: Place) -> _Renderer | None:
@@ -125,7 +125,7 @@ class _Compiler:
         found = [part for part in parts if isinstance(part, Expression)]
         self.expressions += found
         if len(parts) == 1 and found:
-            return found[0].evaluate
+            return found[0].evaluate_in
         return _text(text, place, parts) if found else _constant("".join(map(str, parts)))
 
 
@@ -168,8 +168,16 @@ def _list(items: list[_Renderer]) -> _Renderer:
     return lambda activation: [item(activation) for item in items]
 
 
-def _object(fields: list[tuple[str, _Renderer]]) -> _Renderer:
-    return lambda activation: {key: field(activation) for key, field in fields}
+def _object(source: JsonObject, fields: list[tuple[str, _Renderer]]) -> _Renderer:
+    """The source with `fields` rendered; the others are constants."""
+
+    def render(activation: Activation) -> JsonObject:
+        rendered = source.copy()
+        for key, field in fields:
+            rendered[key] = field(activation)
+        return rendered
+
+    return render
 
 
 def _text(source: str, place: Place, parts: list[str | Expression]) -> _Renderer:

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -17,8 +18,10 @@ ROW_FIELDS = ("run_id", "version", "commit_id", "at_us", "events", "hash")
 
 _astuple = msgspec.structs.astuple
 _encode = msgspec.json.Encoder().encode
+_run_id = attrgetter("run_id")
+_ROW_FIELD_COUNT = len(ROW_FIELDS)
 _ROW_ALONE = _astuple(Commit(run_id="", version=1, commit_id=uuid.UUID(int=0), at_us=0, events=b"", hash=b""))[
-    len(ROW_FIELDS) :
+    _ROW_FIELD_COUNT:
 ]
 
 
@@ -44,11 +47,11 @@ def make_batch(commits: Sequence[Commit]) -> Batch:
         "row_version": [commit.version for commit in rows],
         "row_commit_id": [commit.commit_id for commit in rows],
         "row_at_us": [commit.at_us for commit in rows],
-        "row_events": [_text(commit.events, "events") for commit in rows],
+        "row_events": _texts([commit.events for commit in rows], "events"),
         "row_hash": [commit.hash for commit in rows],
     }
     is_lone = len(commits) == len(rows) == 1
-    commits = [commit for commit in commits if not is_row_alone(commit)]
+    commits = with_more_than_a_row(commits)
     if not commits:
         return Batch(frozenset(), columns, len(rows), is_lone)
     parts = set()
@@ -82,9 +85,9 @@ def make_batch(commits: Sequence[Commit]) -> Batch:
     return Batch(frozenset(parts), columns, len(rows), is_lone)
 
 
-def is_row_alone(commit: Commit) -> bool:
-    """Whether a commit writes its journal row and nothing beside it, as most do."""
-    return _astuple(commit)[len(ROW_FIELDS) :] == _ROW_ALONE
+def with_more_than_a_row(commits: Sequence[Commit]) -> list[Commit]:
+    """The commits that write something beside their journal row; most don't."""
+    return [commit for commit in commits if _astuple(commit)[_ROW_FIELD_COUNT:] != _ROW_ALONE]
 
 
 def size_bytes(commit: Commit) -> int:
@@ -99,15 +102,11 @@ def size_bytes(commit: Commit) -> int:
     return size
 
 
-def _text(data: bytes, what: str) -> str:
+def _texts(texts: Sequence[bytes], what: str) -> list[str]:
     try:
-        return data.decode()
+        return [text.decode() for text in texts]
     except UnicodeDecodeError as error:
         raise ValueRefusedError(what, "", str(error)) from error
-
-
-def _run_id(commit: Commit) -> str:
-    return commit.run_id
 
 
 def _starts(commits: Sequence[Commit]) -> Columns:
@@ -172,7 +171,7 @@ def _payloads(commits: Sequence[Commit]) -> Columns:
         "payload_run_id": [run_id for run_id, _, _ in found],
         "payload_commit_id": [commit.commit_id for _, _, commit in found],
         "payload_hash": [payload.hash for _, payload, _ in found],
-        "payload_payload": [_text(payload.text, "payload") for _, payload, _ in found],
+        "payload_payload": _texts([payload.text for _, payload, _ in found], "payload"),
     }
 
 

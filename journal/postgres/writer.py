@@ -112,7 +112,8 @@ class Writer:
             return
         self.queued += 1
         self._queue.append((commit, answer))
-        self._wake_a_lane()
+        if self._sleepers:
+            self._wake_a_lane()
 
     def _wake_a_lane(self) -> None:
         if self._sleepers:
@@ -129,37 +130,36 @@ class Writer:
                 continue
             if self._queue:
                 self._wake_a_lane()
-            runs = [commit.run_id for commit, _ in batch]
-            self._in_flight.update(runs)
             if self.on_batch is None:
                 await self._settle(lane, batch)
             else:
                 began_s = loop.time()
                 await self._settle(lane, batch)
                 self.on_batch(len(batch), loop.time() - began_s)
-            self._in_flight.difference_update(runs)
+            self._in_flight.difference_update([commit.run_id for commit, _ in batch])
 
     def _take(self) -> list[Pending]:
-        """The next batch: one commit of a run at most, in the order in which they came, within bounds."""
-        queue, limits = self._queue, self._limits
+        """The next batch: one commit of a run at most, in the order in which they came, within bounds. Its runs are in
+        flight from now on."""
+        queue, limits, in_flight = self._queue, self._limits, self._in_flight
         batch: list[Pending] = []
-        runs: set[str] = set()
         later: list[Pending] = []
         size = 0
         while queue and len(batch) < limits.batch_commits and len(later) < limits.batch_commits:
             pending = queue.popleft()
             commit = pending[0]
-            if commit.run_id in self._aside:
-                self._aside[commit.run_id].append(pending)
+            run_id = commit.run_id
+            if run_id in self._aside:
+                self._aside[run_id].append(pending)
                 continue
-            if commit.run_id in runs or commit.run_id in self._in_flight:
+            if run_id in in_flight:
                 later.append(pending)
                 continue
             size += size_bytes(commit)
             if batch and size > limits.batch_bytes:
                 queue.appendleft(pending)
                 break
-            runs.add(commit.run_id)
+            in_flight.add(run_id)
             batch.append(pending)
         queue.extendleft(reversed(later))
         return batch

@@ -27,13 +27,16 @@ class Life:
 
     def commit(self, size_bytes: int = 10, named_in_hand: Mapping[str, int] | None = None) -> None:
         self.state.version += 1
-        self.upkeep.appended(
-            Commit(
-                run_id=RUN, version=self.state.version, commit_id=uuid.UUID(int=0), at_us=0, events=b" " * size_bytes,
-                hash=b"",
-            )
-        )  # fmt: skip
-        self.upkeep.tidy(self.state, lambda: dict(named_in_hand or {}))
+        commit = Commit(
+            run_id=RUN,
+            version=self.state.version,
+            commit_id=uuid.UUID(int=0),
+            at_us=0,
+            events=b" " * size_bytes,
+            hash=b"",
+        )
+        if self.upkeep.appended(commit, self.state):
+            self.upkeep.tidy(self.state, lambda: dict(named_in_hand or {}))
 
 
 def test_short_journals_have_no_snapshot():

@@ -17,7 +17,7 @@ from ductor.journal.commit import (
     TimerUpdate,
 )
 from ductor.journal.errors import ValueRefusedError
-from ductor.journal.postgres.batch import ROW_FIELDS, is_row_alone, make_batch
+from ductor.journal.postgres.batch import ROW_FIELDS, make_batch, with_more_than_a_row
 from ductor.journal.postgres.statements import (
     LONE_COMMITS,
     QUERIES,
@@ -165,5 +165,5 @@ def test_what_stands_beside_a_row_is_told_from_the_row_by_its_place_among_the_fi
 @pytest.mark.parametrize("field", Commit.__struct_fields__[len(ROW_FIELDS) :])
 def test_a_commit_with_anything_beside_its_row_is_not_a_row_alone(field: str) -> None:
     anything: Any = "x" if field == "forwards_to" else object() if field in ("start", "head", "timer") else (object(),)
-    assert is_row_alone(tick("r", 2, events=b"[1]"))
-    assert not is_row_alone(tick("r", 2, **{field: anything}))
+    row_alone, with_more = tick("r", 2, events=b"[1]"), tick("r", 2, **{field: anything})
+    assert with_more_than_a_row([row_alone, with_more]) == [with_more]

@@ -1,0 +1,92 @@
+"""The straight way. That it decides what the phases decide is asserted by the driver, in every tick of every test: it
+computes each row again from the folded state, in which so much is still to be looked at that no result goes straight.
+"""
+
+import pytest
+
+from ductor.actors.tick import compute as compute_module
+from ductor.actors.tick.working import Tick
+from ductor.journal.events import AttemptDispatched, AttemptFinished, NodeSettled
+from tests.actors.tick.driver import Driver
+
+CHAIN = """
+steps:
+  - {ref: a, type: task, task: t, next: b}
+  - {ref: b, type: task, task: t, input: {n: "${steps.a.output.n}", fixed: [1]}, next: c}
+  - {ref: c, type: task, task: t}
+"""
+
+
+@pytest.fixture
+def straight(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The nodes whose results went the straight way."""
+    seen: list[str] = []
+    goes_straight = compute_module.goes_straight
+
+    def noted(tick: Tick, result: AttemptFinished) -> bool:
+        is_straight = goes_straight(tick, result)
+        if is_straight:
+            seen.append(result.node)
+        return is_straight
+
+    monkeypatch.setattr(compute_module, "goes_straight", noted)
+    return seen
+
+
+def test_a_result_leads_straight_to_the_next_task(straight):
+    run = Driver(CHAIN)
+    run.finish("a", {"n": 7})
+    assert straight == ["a"]
+    assert [type(event) for event in run.events()][-3:] == [AttemptFinished, NodeSettled, AttemptDispatched]
+    assert run.state.nodes["b"].input == {"n": 7, "fixed": [1]}
+    run.finish("b")
+    run.finish("c")
+    assert straight == ["a", "b"]
+    assert run.state.status == "completed"
+
+
+def test_an_input_that_can_not_be_made_fails_the_next_step_and_the_run(straight):
+    run = Driver(CHAIN)
+    run.finish("a", {})
+    assert straight == ["a"]
+    assert run.state.nodes["b"].status == "failed"
+    assert run.state.status == "failed"
+    assert run.state.error is not None
+    assert run.state.error.type == "ExpressionError"
+
+
+def test_an_input_that_can_not_be_made_leads_on_where_the_step_may_fail(straight):
+    run = Driver(CHAIN.replace("next: c}", "on_error: continue, next: {done: c}}"))
+    run.finish("a", {})
+    assert run.in_flight == {"c": 1}
+    run.finish("c")
+    assert run.state.status == "completed"
+
+
+def test_a_step_that_ran_before_goes_through_the_phases(straight):
+    run = Driver(CHAIN)
+    run.finish("a", {"n": 1})
+    run.fail("b", retryable=False)
+    run.request("redrive", "r-1", **{"from": ["a"]})
+    run.finish("a", {"n": 2})
+    assert straight == ["a"]
+    assert run.state.nodes["b"].input == {"n": 2, "fixed": [1]}
+
+
+def test_a_timer_that_is_due_with_the_result_goes_first(straight):
+    run = Driver("timeout: 10s\n" + CHAIN.lstrip())
+    run.finish("a", {"n": 1})
+    assert straight == ["a"]
+    run.now_us += 11_000_000
+    run.finish("b")
+    assert straight == ["a"]
+    assert run.state.status == "failed"
+
+
+@pytest.mark.parametrize("kind", ["pause", "cancel", "continue_as_new"])
+def test_a_run_that_somebody_has_asked_something_of_goes_through_the_phases(straight, kind):
+    run = Driver(CHAIN)
+    run.request(kind)
+    run.finish("a", {"n": 1})
+    assert straight == []
+    assert "b" not in run.in_flight
