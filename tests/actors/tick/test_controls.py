@@ -44,3 +44,27 @@ def test_whoever_asks_for_undos_is_told_only_where_it_says_how(arguments: dict[s
     run.request("compensate", **arguments)
     assert (run.state.report_to, run.state.report_id) == ("", "")
     assert run.in_flight.keys() == {"t.compensate"}
+
+
+@pytest.mark.parametrize(
+    ("by", "arguments", "why"),
+    [
+        ("", {}, "cancel requested"),
+        ("ann", {}, "cancel requested by ann"),
+        ("", {"reason": "audit"}, "cancel requested: audit"),
+        ("ann", {"reason": "audit"}, "cancel requested by ann: audit"),
+        ("ann", {"reason": ""}, "cancel requested by ann"),
+        ("ann", {"reason": 3}, "cancel requested by ann"),
+    ],
+)
+def test_a_run_says_who_stopped_it_and_why(by: str, arguments: dict[str, JsonValue], why: str):
+    run = Driver(WAITS)
+    run.tick(control=ControlReceived(request_id="c-1", kind="cancel", by=by, arguments=arguments))
+    assert run.state.reason == why
+
+
+def test_all_steps_are_a_value_too():
+    run = Driver(
+        "steps: [{ref: a, type: transform, value: 1, next: b}, {ref: b, type: transform, value: '${size(steps)}'}]"
+    )
+    assert run.state.nodes["b"].output == 2
