@@ -231,7 +231,7 @@ def test_a_report_of_another_child_changes_nothing():
     assert run.state.nodes["call"].status == "waiting"
 
 
-# --- async, checkpoints, repeat ----------------------------------------------------------------------------------------
+# --- async, checkpoints, repeat ---------------------------------------------------------------------------------------
 
 
 def test_an_async_step_goes_on_with_the_childs_id():
