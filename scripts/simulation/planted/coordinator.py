@@ -6,9 +6,12 @@ from typing import Any
 
 import msgspec
 
+from ductor.actors import coordinator as coordinators
 from ductor.actors.coordinator import Coordinator
 from ductor.actors.messages import Assignment
 from ductor.actors.worker import WorkerPool
+from ductor.definitions.steps import AnyStep
+from ductor.journal.state import RunState
 from scripts.simulation.planted.planting import planted, replaced
 
 
@@ -19,8 +22,10 @@ def _dispatch_before_commit() -> Iterator[None]:
     def hasty(self: Coordinator, payload: Any, *others: Any) -> None:
         for ref in payload.dispatched:
             assert self.state is not None
+            assert self.program is not None
             if self.state.nodes[ref].status == "running":
-                self.engine.offer(self._assignment(ref, is_redelivery=False))
+                step = self.program.node(ref).step
+                self.engine.offer(coordinators.assignment_of(self.state, step, ref, is_redelivery=False))
         commit(self, payload, *others)
 
     with replaced(Coordinator, "_commit", hasty):
@@ -67,15 +72,15 @@ def _control_not_disposed() -> Iterator[None]:
 
 @planted("an attempt that is delivered again has another idempotency key")
 def _token_of_redelivery() -> Iterator[None]:
-    assignment_of = Coordinator._assignment
+    assignment_of = coordinators.__dict__["assignment_of"]
 
-    def other(self: Coordinator, ref: str, *, is_redelivery: bool) -> Assignment:
-        assignment = assignment_of(self, ref, is_redelivery=is_redelivery)
+    def other(state: RunState, step: AnyStep, ref: str, *, is_redelivery: bool) -> Assignment:
+        assignment: Assignment = assignment_of(state, step, ref, is_redelivery=is_redelivery)
         if is_redelivery:
             return msgspec.structs.replace(assignment, token=f"{assignment.token}/again")
         return assignment
 
-    with replaced(Coordinator, "_assignment", other):
+    with replaced(coordinators, "assignment_of", other):
         yield
 
 
