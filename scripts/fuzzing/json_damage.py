@@ -82,8 +82,8 @@ def _nearby(value: JsonValue, chance: random.Random) -> JsonValue:
 
 
 def _get(container: Container, key: int | str) -> JsonValue:
-    return container[key]  # type: ignore[index, call-overload, no-any-return]
+    return container[key]  # type: ignore[index]
 
 
 def _set(container: Container, key: int | str, value: JsonValue) -> None:
-    container[key] = value  # type: ignore[index, call-overload]
+    container[key] = value  # type: ignore[index]

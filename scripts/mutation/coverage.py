@@ -46,7 +46,7 @@ class LineTracer:
         """End, and tell what ran; None where another tracer was set since."""
         is_disturbed = sys.gettrace() is not self._on_call
         sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]  # None is what takes it away
+        threading.settrace(None)
         return None if is_disturbed else sorted(self._lines)
 
     def _called(self, frame: FrameType, *_: object) -> "TraceFunction | None":

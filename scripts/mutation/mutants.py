@@ -58,7 +58,7 @@ def mutants_of(source: str) -> list[Mutant]:
         mutant = Mutant(
             number=number,
             function=place.name,
-            function_line=min(one.lineno for one in (place.function, *place.function.decorator_list)),
+            function_line=first_line(place.function),
             line=place.line,
             end_line=place.end_line,
             what=place.what if times == 1 else f"{place.what} [{times}]",
@@ -86,6 +86,11 @@ def functions_of(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.Fun
             yield from functions_of(node, f"{prefix}{node.name}.")
         elif isinstance(node, ast.stmt):
             yield from functions_of(node, prefix)
+
+
+def first_line(function: ast.FunctionDef) -> int:
+    """Where the code of a function begins: with its decorators."""
+    return min([function.lineno, *(one.lineno for one in function.decorator_list)])
 
 
 class _Place(msgspec.Struct):
@@ -179,8 +184,9 @@ def _head(statement: ast.stmt) -> str:
 
 def _left_out(owner: ast.AST) -> Iterator[tuple[ast.stmt, Callable[[], None]]]:
     for node in (owner, *_statements(owner), *(one for one in ast.walk(owner) if isinstance(one, ast.match_case))):
-        for body in (getattr(node, "body", None), getattr(node, "orelse", None)):
-            for index, statement in enumerate(body or ()):
+        bodies: list[list[ast.stmt]] = [getattr(node, "body", []), getattr(node, "orelse", [])]
+        for body in bodies:
+            for index, statement in enumerate(body):
                 if (isinstance(statement, LEFT_OUT) and not _states_invariant(statement)) or _is_call(statement):
                     yield statement, _leaving_out(body, index)
 

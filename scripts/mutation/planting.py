@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Final
 
-from scripts.mutation.mutants import Mutant, functions_of, mutated
+from scripts.mutation.mutants import Mutant, first_line, functions_of, mutated
 
 Key = tuple[str, int]
 """Qualified name of a function, and the line in which its code begins: a property and its setter have one name."""
@@ -44,7 +44,7 @@ class LoadedModule:
         key = (mutant.function, mutant.function_line)
         code = _codes(compile(tree, str(self.file), "exec"))[key]
         (arguments,) = (
-            node.args for name, node in functions_of(tree) if name == mutant.function and _begins(node) == key[1]
+            node.args for name, node in functions_of(tree) if name == mutant.function and first_line(node) == key[1]
         )
         for function in self._functions[key]:
             function.__code__ = code
@@ -57,10 +57,6 @@ class LoadedModule:
                 for name, value, node in zip(names, changed, arguments.kw_defaults, strict=True)
                 if node is not None
             }
-
-
-def _begins(node: ast.FunctionDef) -> int:
-    return min(one.lineno for one in (node, *node.decorator_list))
 
 
 def _functions_by_key(file: Path) -> dict[Key, list[FunctionType]]:

@@ -51,6 +51,7 @@ def test_damaged_json(name):
     @settings(max_examples=EXAMPLES)
     def run(data, seed):
         damaged = damaged_json(data, random.Random(seed))
+        assert damaged is not None
         json.loads(damaged)
         TARGETS[name](damaged)
 
@@ -79,6 +80,7 @@ def test_damaged_json_is_another_one_and_repeats_by_its_seed():
     assert found == [damaged_json(text, random.Random(seed)) for seed in range(200)]
     assert len({*found, text}) > 100
     for one in found:
+        assert one is not None
         json.loads(one)
 
 

@@ -310,8 +310,8 @@ def test_children_of_a_run_that_is_continued_are_those_of_its_successor():
 def test_whoever_asked_for_undos_is_told_once():
     state = under_way()
     assert (state.report_to, state.report_id) == ("parent", "id")
-    folded([RunEnded(status="failed", compensated="fully")], state=state)
-    assert (state.report_to, state.report_id, state.compensated) == ("", "", "fully")
+    folded([RunEnded(status="failed", compensated="partial")], state=state)
+    assert (state.report_to, state.report_id, state.compensated) == ("", "", "partial")
 
 
 def test_nothing_starts_any_more_when_a_run_is_closing():
@@ -349,8 +349,7 @@ def test_a_closing_says_how_the_run_ends_unless_it_ends_otherwise(status: EndSta
 
 def test_a_run_is_continued_at_the_latest_when_it_was_said():
     state = folded([START, ContinueRequested(request_id="c-1", until_us=7_000, reason="long", is_timed=True)])
-    assert state.timers.deadlines() == {CONTINUE_TIMER: 7_000}
-    assert state.status == "pending"
+    assert (state.timers.deadlines(), state.status) == ({CONTINUE_TIMER: 7_000}, "pending")
     folded([NodeSettled(node="pay", status="succeeded")], state=state)
     assert state.status == "waiting"  # nothing runs, and nothing will start
 
@@ -361,10 +360,10 @@ def test_a_long_history_is_said_once():
 
 
 def test_a_run_that_is_reopened_has_no_end_any_more():
-    end = RunEnded(status="failed", output=1, output_ref=REF, error=ERROR, reason="late", compensated="fully")
+    end = RunEnded(status="failed", output=1, output_ref=REF, error=ERROR, reason="late", compensated="partial")
     state = folded([START], [end])
     assert None not in (state.output, state.output_ref, state.error)
-    assert (state.reason, state.compensated, state.ended_at_us) == ("late", "fully", 2_000)
+    assert (state.reason, state.compensated, state.ended_at_us) == ("late", "partial", 2_000)
     folded([RunReopened(nodes=(), timeout_at_us=9_000)], state=state)
     assert (state.output, state.output_ref, state.error, state.reason, state.compensated) == (None, None, None, "", "")
     assert (state.ended_at_us, state.reopened_count, state.is_terminal) == (0, 1, False)

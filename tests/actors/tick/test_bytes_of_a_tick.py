@@ -103,7 +103,7 @@ def test_starts_of_bodies_with_a_large_context_are_spread_over_ticks(size_bytes:
 
 def test_keys_count():
     count = 2_000
-    items = [f"{n:0250}" for n in range(count)]
+    items: JsonValue = [f"{n:0250}" for n in range(count)]
     fields = f"items_expr: trigger, key_expr: item, max_inline_children: {count}, do: {{type: task, task: t}}"
     scatters = "".join(f"  - {{ref: s{n}, type: scatter, {fields}}}\n" for n in range(5))
     run = Driver("steps:\n" + scatters, items, starts=False)

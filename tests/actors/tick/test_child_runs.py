@@ -111,7 +111,7 @@ def test_a_large_output_goes_with_the_report():
 
 def test_details_that_are_too_long_with_the_childs_are_left_out():
     run = child_run()
-    details = {"text": "a" * (MAX_ERROR_DETAILS_BYTES - 12)}
+    details: JsonValue = {"text": "a" * (MAX_ERROR_DETAILS_BYTES - 12)}
     error = ErrorInfo(type="Boom", details=details, retryable=False)
     run.tick(results=[AttemptFinished(node="work", generation=1, outcome="failed", error=error)])
     ((_, report),) = told(run)

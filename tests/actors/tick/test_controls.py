@@ -41,7 +41,7 @@ def test_a_parent_that_asks_for_undos_where_nothing_is_left_is_told_so_in_a_row(
 def test_whoever_asks_for_undos_is_told_only_where_it_says_how(arguments: dict[str, JsonValue]):
     run = Driver("steps: [{ref: t, type: task, task: t, compensate: {task: u}}]")
     run.finish("t")
-    run.request("compensate", **arguments)
+    run.tick(control=ControlReceived(request_id="c-1", kind="compensate", by="somebody", arguments=arguments))
     assert (run.state.report_to, run.state.report_id) == ("", "")
     assert run.in_flight.keys() == {"t.compensate"}
 
