@@ -141,6 +141,7 @@ class Driver:
         if was_paused and control is None:
             assert payload.events == [], "something happened while the run was paused"
         self.superseded += payload.superseded
+        assert payload.control is None or isinstance(payload.control.outcome, str)
         if payload.control is not None and payload.control.outcome:
             self.refusals.append(payload.control.outcome)
         if payload.events:

@@ -64,6 +64,11 @@ def test_jitter_is_the_same_on_every_replay_and_differs_between_runs():
     assert all(500 <= (value or 0) <= 1_500 for value in delays)
 
 
+@pytest.mark.parametrize(("spread", "pause_ms"), [(0.0, 500), (0.5, 1_000), (1.0, 1_500)])
+def test_jitter_spreads_a_pause_to_either_side(spread: float, pause_ms: int):
+    assert backoff_ms(Retry(initial_ms=1_000, max_ms=60_000, jitter=0.5), 1, spread) == pause_ms
+
+
 def test_retries_without_a_pause_are_counted_one_by_one():
     run = Driver(retried("{max_attempts: 3, initial: 0s, jitter: 0}"), {"n": 1})
     run.fail("a")
