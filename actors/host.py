@@ -381,6 +381,8 @@ class EngineHost(Client):
             while True:
                 is_alone = sweeper is None or not sweeper.has_neighbours
                 await asyncio.wait((waiter,), timeout=ALONE_POLL_S if is_alone else REMOTE_POLL_S)
+                if waiter.cancelled():
+                    raise HostStoppedError
                 outcome = waiter.result() if waiter.done() else await self.ended(run_id)
                 if outcome is not None:
                     return outcome

@@ -16,10 +16,16 @@ class Waiters:
 
     def __init__(self) -> None:
         self._waiters: dict[str, list[asyncio.Future[RunOutcome | None]]] = {}
+        self._is_closed = False
 
     def add(self, run_id: str) -> "asyncio.Future[RunOutcome | None]":
-        """A future of the run's end; of None when the run may end elsewhere. Give it back with `forget`."""
+        """A future of the run's end; of None when the run may end elsewhere. Give it back with `forget`.
+
+        It is cancelled when the host closes, and at once on one that has closed.
+        """
         future: asyncio.Future[RunOutcome | None] = asyncio.get_running_loop().create_future()
+        if self._is_closed:
+            future.cancel()
         self._waiters.setdefault(run_id, []).append(future)
         return future
 
@@ -47,6 +53,7 @@ class Waiters:
 
     def cancel(self) -> None:
         """Nobody learns anything any more: the host closes."""
+        self._is_closed = True
         for waiters in self._waiters.values():
             for waiter in waiters:
                 waiter.cancel()
