@@ -1,5 +1,6 @@
 """Bugs planted into what a host does besides carrying out runs."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -26,10 +27,10 @@ def _sweeper_without_timers() -> Iterator[None]:
 
 @planted("nobody takes over the runs of a host that is gone")
 def _no_take_over() -> Iterator[None]:
-    async def idle(self: Sweeper) -> None:
-        await self.beat()
+    async def idle(_self: Sweeper) -> None:
+        await asyncio.Event().wait()
 
-    with replaced(Sweeper, "_beat_and_settle", idle):
+    with replaced(Sweeper, "_keep_settling", idle):
         yield
 
 
