@@ -98,7 +98,9 @@ class CuttingProxy(Proxy):
                 server_writer.write(data)
             server_writer.close()
         except ConnectionError:
-            # the client was cut off: the server goes on with what it has, and is heard to its end
+            # the client was cut off or killed: the server goes on with what it has, and is heard to its end
+            if server_writer.can_write_eof() and not server_writer.is_closing():
+                server_writer.write_eof()
             await answers
         finally:
             self._clients.discard(writer)
