@@ -346,6 +346,33 @@ def test_a_state_of_anything_else_is_a_defect():
         encode_state(state)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": "nul \0"},
+        {"a \0": 1},
+        {"a": "\ud800"},
+        {"a": 10**MAX_INTEGER_DIGITS},
+        {"a": 10**5_000},
+        {1: "a"},
+        {"a": float("inf")},
+        {"a": (1,)},
+    ],
+)
+def test_a_flat_object_is_refused_for_what_any_value_is_refused_for(value: object):
+    with pytest.raises(ValueRefusedError):
+        admitted_value(value, "output")
+
+
+@pytest.mark.parametrize("count", [0, 1, 32, 33])
+def test_a_flat_object_is_admitted_as_a_copy_of_its_size(count: int):
+    value: dict[str, JsonValue] = {f"k{number}": number for number in range(count)}
+    admitted = admitted_value(value, "output")
+    assert admitted.size_bytes == len(msgspec.json.encode(value))
+    value["more"] = None
+    assert admitted.value == admitted.inline == {f"k{number}": number for number in range(count)}
+
+
 def test_events_leave_out_what_is_default():
     text = encode_events([NodeParked(node="pay", waiting="timer")])
     assert msgspec.json.decode(text) == [{"type": "node_parked", "node": "pay", "waiting": "timer"}]
