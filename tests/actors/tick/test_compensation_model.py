@@ -45,7 +45,7 @@ def definitions(draw: st.DrawFn) -> str:
     targets = {word.strip("[]{},") for line in lines for word in line.partition("done:")[2].split()}
     lines = [line if f"s{number}" in targets else line.replace(", join: any", "") for number, line in enumerate(lines)]
     head = "context: {n: 0}\n" + draw(st.sampled_from(["", "timeout: 20s\n"]))
-    defer = draw(st.sampled_from(["", "defer: [{ref: last, type: task, task: work, compensate: {task: undo}}]\n"]))
+    defer = draw(st.sampled_from(["", "defer: [{ref: last, type: task, task: work}]\n"]))
     return head + defer + "steps:\n" + "\n".join(lines)
 
 
