@@ -2,8 +2,8 @@
 
 A scatter that is done anew goes on with the items that it has. Its children that succeeded are kept, all others begin
 anew; where `from` names children (`each[3]`) only those do. The scatter of a gather that failed because a child had
-(`raise`) is done anew with the gather: where that ended the run, and where `from` names it. Only where a step before the scatter is done anew, which led to it, does it make
-its items, and all children, anew.
+(`raise`) is done anew with the gather: where that ended the run, and where `from` names it. Only where a step before
+the scatter is done anew, which led to it, does it make its items, and all children, anew.
 """
 
 from collections.abc import Iterable, Mapping

@@ -102,8 +102,7 @@ STRUCTURE = [
     ),
     (
         "compensate_in_defer",
-        "name: a\nsteps: [{ref: a, type: task, task: t}]\n"
-        "defer: [{ref: b, type: task, task: t, »compensate: {task: u}}]\n",
+        "name: a\nsteps: [{ref: a, type: wait, signal: s}]\ndefer: [{ref: b, type: task, task: t, »compensate: {task: u}}]\n",
     ),
 ]
 

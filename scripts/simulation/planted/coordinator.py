@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from ductor.actors import coordinator as coordinators
+from ductor.actors.commits import assignment_of
 from ductor.actors.coordinator import Coordinator
 from ductor.actors.messages import Assignment
 from ductor.actors.worker import WorkerPool
@@ -25,7 +26,7 @@ def _dispatch_before_commit() -> Iterator[None]:
             assert self.program is not None
             if self.state.nodes[ref].status == "running":
                 step = self.program.node(ref).step
-                self.engine.offer(coordinators.assignment_of(self.state, step, ref, is_redelivery=False))
+                self.engine.offer(assignment_of(self.state, step, ref, is_redelivery=False))
         commit(self, payload, *others)
 
     with replaced(Coordinator, "_commit", hasty):
@@ -72,7 +73,6 @@ def _control_not_disposed() -> Iterator[None]:
 
 @planted("an attempt that is delivered again has another idempotency key")
 def _token_of_redelivery() -> Iterator[None]:
-    assignment_of = coordinators.__dict__["assignment_of"]
 
     def other(state: RunState, step: AnyStep, ref: str, *, is_redelivery: bool) -> Assignment:
         assignment: Assignment = assignment_of(state, step, ref, is_redelivery=is_redelivery)

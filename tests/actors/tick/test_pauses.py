@@ -37,7 +37,7 @@ def test_a_relative_deadline_moves_by_the_length_of_the_pause(fields: str):
     run.advance(4)
     pause(run, 100)
     assert run.advance(5.999999).events == []
-    assert run.state.status == "waiting"
+    assert run.folded().status == "waiting"
     run.advance(0.000001)
     assert run.state.status == "completed"
 

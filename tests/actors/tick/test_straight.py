@@ -5,7 +5,9 @@ computes each row again from the folded state, in which so much is still to be l
 import pytest
 
 from ductor.actors.tick import compute as compute_module
+from ductor.actors.tick.straight import goes_straight
 from ductor.actors.tick.working import Tick
+from ductor.definitions.values import JsonValue
 from ductor.journal.events import AttemptDispatched, AttemptFinished, NodeSettled
 from tests.actors.tick.driver import Driver
 
@@ -21,7 +23,6 @@ steps:
 def straight(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The nodes whose results went the straight way."""
     seen: list[str] = []
-    goes_straight = compute_module.goes_straight
 
     def noted(tick: Tick, result: AttemptFinished) -> bool:
         is_straight = goes_straight(tick, result)
@@ -67,7 +68,8 @@ def test_a_step_that_ran_before_goes_through_the_phases(straight):
     run = Driver(CHAIN)
     run.finish("a", {"n": 1})
     run.fail("b", retryable=False)
-    run.request("redrive", "r-1", **{"from": ["a"]})
+    arguments: dict[str, JsonValue] = {"from": ["a"]}
+    run.request("redrive", "r-1", **arguments)
     run.finish("a", {"n": 2})
     assert straight == ["a"]
     assert run.state.nodes["b"].input == {"n": 2, "fixed": [1]}

@@ -40,7 +40,7 @@ def test_a_timestamp_parks_until_it_and_is_fixed():
     assert run.state.timers.absolute == {"w": 60 * SECOND_US}
     run.now_us = 60 * SECOND_US - 1
     assert run.tick().events == []
-    assert run.state.status == "waiting"
+    assert run.folded().status == "waiting"
     run.now_us += 1
     run.tick()
     assert run.state.status == "completed"
@@ -66,7 +66,7 @@ def test_an_expression_gives_a_timestamp_or_a_duration(value: str, seconds: floa
     run = Driver(wait("until_expr: trigger.when"), {"when": value})
     run.now_us += round(seconds * SECOND_US) - 1
     assert run.tick().events == []
-    assert run.state.status == "waiting"
+    assert run.folded().status == "waiting"
     run.now_us += 1
     run.tick()
     assert run.state.status == "completed"
@@ -75,7 +75,7 @@ def test_an_expression_gives_a_timestamp_or_a_duration(value: str, seconds: floa
 def test_an_expression_may_compute_with_the_time_of_the_tick():
     run = Driver(wait('until_expr: timestamp(now) + duration("30s")'))
     assert run.advance(29.999999).events == []
-    assert run.state.status == "waiting"
+    assert run.folded().status == "waiting"
     run.advance(0.000001)
     assert run.state.status == "completed"
 
@@ -186,7 +186,7 @@ def test_a_cron_wait_is_fixed_and_fires_at_its_time():
     assert run.state.timers.absolute == {"w": 2 * 3_600 * SECOND_US}
     run.now_us = 2 * 3_600 * SECOND_US - 1
     assert run.tick().events == []
-    assert run.state.status == "waiting"
+    assert run.folded().status == "waiting"
     run.now_us += 1
     run.tick()
     assert run.state.status == "completed"
