@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ductor.journal.bulk_controls import BulkControl
-from ductor.journal.child_reports import CHILD_MESSAGE_PREFIX
+from ductor.journal.child_reports import CHILD_MESSAGE_PREFIX, REPORT_ARGUMENTS
 from ductor.journal.codec import checked_key, checked_text, checked_value, encode_value
 from ductor.journal.commit import BusEvent, Commit, EventWait, InboxItem, LeaseWait, Payload, SentControl, SentMessage
 from ductor.journal.digest_store import MAX_DIGEST_ITEM_BYTES, MESSAGE_PREFIX, DigestWait
@@ -16,7 +16,7 @@ from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import Message
 from ductor.journal.ids import is_run_id
 from ductor.journal.lease_store import MESSAGE_PREFIX as LEASE_MESSAGE_PREFIX
-from ductor.journal.records import StartTrigger
+from ductor.journal.records import Control, StartTrigger
 from ductor.journal.store import MAX_EVENT_PAYLOAD_BYTES, MAX_INBOX_PEOPLE, MAX_UNCONSUMED_MESSAGES
 
 EVENT_MESSAGE_PREFIX = "event:"
@@ -38,6 +38,16 @@ def event_message_id(event_id: str) -> str:
 def closed_reason(status: str) -> str:
     """Why a run that has ended refuses what is asked of it."""
     return f"the run is closed: {status}"
+
+
+def check_control(control: Control) -> None:
+    """Of what somebody asks of a run."""
+    checked_key(control.request_id, "request_id")
+    checked_value(control.arguments, "arguments")
+    for name in REPORT_ARGUMENTS & control.arguments.keys():
+        raise ValueRefusedError(
+            "arguments", name, "whom an undo is reported to is said by commits of parent runs alone"
+        )
 
 
 def check_message(message: Message) -> None:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ductor.journal.admission import check_json, closed_reason
+from ductor.journal.admission import check_control, check_json, closed_reason
 from ductor.journal.clock import Clock
-from ductor.journal.codec import checked_key, checked_value
+from ductor.journal.codec import checked_value
 from ductor.journal.commit import Payload
 from ductor.journal.events import REOPENING_KINDS
 from ductor.journal.memory_forwarding import MemoryForwarding
@@ -25,8 +25,7 @@ class MemoryInputs(MemoryForwarding):
     async def request_control(self, control: Control, *, tenant: str | None = None) -> ControlReceipt | None:
         """Store a request, idempotent by (run_id, request_id). None when the run does not exist or is another
         tenant's. A closed run refuses everything but a redrive and a compensate."""
-        checked_key(control.request_id, "request_id")
-        checked_value(control.arguments, "arguments")
+        check_control(control)
         asked = self._run(control.run_id)
         if asked is None or (tenant is not None and asked.head.tenant != tenant):
             return None

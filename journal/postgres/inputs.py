@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from functools import cached_property
 
-from ductor.journal.admission import closed_reason
-from ductor.journal.codec import checked_key, checked_value
+from ductor.journal.admission import check_control, closed_reason
+from ductor.journal.codec import checked_value
 from ductor.journal.commit import Payload
 from ductor.journal.events import REOPENING_KINDS, TERMINAL_RUN_STATUSES
 from ductor.journal.ids import is_run_id
@@ -28,8 +28,7 @@ class Inputs:
         """Store a request durably, idempotent by (chain of the run, request_id). None when the run does not exist (or
         is another tenant's). A closed run refuses everything but a redrive and a compensate, and the refusal says
         so; of a run that another one continues the latest one is asked."""
-        checked_key(control.request_id, "request_id")
-        checked_value(control.arguments, "arguments")
+        check_control(control)
         if not is_run_id(control.run_id):
             return None
         row = await self._database.fetch_row(

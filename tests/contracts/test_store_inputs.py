@@ -51,6 +51,14 @@ async def test_a_request_is_stored_and_waits(store: Store):
     assert repr(loaded.controls[0].arguments) == repr(EXACT)
 
 
+@pytest.mark.parametrize("name", ["report_to", "report_id"])
+async def test_nobody_but_a_parent_run_has_an_undo_reported(store: Store, name: str):
+    run = await started(store)
+    with pytest.raises(ValueRefusedError, match="by commits of parent runs alone"):
+        await store.request_control(run.control(kind="compensate", arguments={name: "x"}))
+    assert await store.control(run.run_id, "request-1") is None
+
+
 async def test_a_request_without_a_time_gets_the_stores(store: Store):
     run = await started(store)
     before_us = await store.now_us()
