@@ -20,7 +20,7 @@ CHECKPOINT_SUFFIX: Final = ":checkpoint"
 """A child has one parent, which waits for one checkpoint at most: its name need not stand in the id."""
 
 REPORT_ARGUMENTS: Final = frozenset({"report_to", "report_id"})
-"""With these a parent asks a child run to undo itself and to tell the outcome: the undo that waits, the message's id."""
+"""With these a parent asks a child run to undo itself and to tell it: the undo that waits, the message's id."""
 
 
 class ChildReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
