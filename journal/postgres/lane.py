@@ -181,9 +181,7 @@ class Lane:
             self._settings.dsn,
             timeout=self._settings.connect_timeout_s,
             statement_cache_size=0,
-            server_settings=None
-            if self._settings.through_pooler
-            else {"application_name": self._name, **WRITER_PLANNER_SETTINGS},
+            server_settings=self._settings.of_session({"application_name": self._name, **WRITER_PLANNER_SETTINGS}),
         )
         self._connection = connection
         self._lock_timeout_in_force_ms = -1

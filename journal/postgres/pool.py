@@ -40,7 +40,7 @@ async def open_pool(
             timeout=settings.connect_timeout_s,
             command_timeout=settings.command_timeout_s,
             statement_cache_size=statement_cache_size if settings.prepared_statements else 0,
-            server_settings=None if settings.through_pooler else dict(server_settings),
+            server_settings=settings.of_session(server_settings),
             reset=_keep,
         )
     except CONNECTION_ERRORS as error:

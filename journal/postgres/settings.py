@@ -1,5 +1,7 @@
 """How the store connects, and its bounds."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 # A generic plan made while tables were small must stay right when they are large: every look-up by index, no scan, no
@@ -14,6 +16,15 @@ PLANNER_SETTINGS = {
 }
 # The writer's arrays look cheaper to plan anew at their true length than they are: planning costs more than running.
 WRITER_PLANNER_SETTINGS = {**PLANNER_SETTINGS, "plan_cache_mode": "force_generic_plan"}
+
+# A machine that vanishes says no farewell. The server would keep its session, with all that this has locked, for as
+# long as its system keeps silent connections (two hours, as a rule); so it asks, and ends the session after 25 seconds.
+LOST_CLIENT_SETTINGS = {
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "25000",
+}
 
 
 class ConnectionSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +47,10 @@ class ConnectionSettings(msgspec.Struct, frozen=True, kw_only=True):
     pool_size: int = 4
     connect_timeout_s: float = 10.0
     command_timeout_s: float = 60.0
+
+    def of_session(self, own: Mapping[str, str]) -> dict[str, str] | None:
+        """What the server is told at the start of a session that wants `own` set; None through a pooler."""
+        return None if self.through_pooler else {**LOST_CLIENT_SETTINGS, **own}
 
 
 class WriterLimits(msgspec.Struct, frozen=True, kw_only=True):

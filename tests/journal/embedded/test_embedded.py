@@ -17,6 +17,7 @@ import pytest
 from ductor.journal.embedded import EmbeddedPostgres, EmbeddedPostgresError
 from ductor.journal.embedded.cluster import Options, works_in
 from ductor.journal.embedded.identity import find_binaries, mapping_prefix
+from ductor.journal.postgres.settings import LOST_CLIENT_SETTINGS
 from tests.journal.waiting import WAIT_S, until
 from tests.postgres_fixtures import make_directory
 
@@ -83,6 +84,16 @@ async def answer(server: EmbeddedPostgres, query: str, *, tcp: bool = False) -> 
         await connection.close()
 
 
+async def settings_in_force(server: EmbeddedPostgres, settings: dict[str, str]) -> dict[str, str]:
+    """What a session over TCP that asks for these settings gets."""
+    connection = await asyncpg.connect(server.dsn(tcp=True), server_settings=settings)
+    try:
+        rows = await connection.fetch("SELECT name, setting FROM pg_settings WHERE name = ANY ($1)", list(settings))
+        return {row["name"]: row["setting"] for row in rows}
+    finally:
+        await connection.close()
+
+
 def other_user(directory: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", OTHER_USER, str(directory), *arguments],
@@ -105,6 +116,7 @@ async def test_serves_socket_and_tcp_durably_and_keeps_its_data(new_directory: P
             await answer(server, "SELECT current_setting('fsync') || current_setting('synchronous_commit')") == "onon"
         )
         assert await answer(server, "SELECT current_database()", tcp=True) == "ductor"
+        assert await settings_in_force(server, LOST_CLIENT_SETTINGS) == LOST_CLIENT_SETTINGS
         await answer(server, "CREATE TABLE kept AS SELECT 1 AS n")
         pid = server.pid
     assert not works_in(pid, new_directory / "data")
