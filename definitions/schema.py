@@ -36,7 +36,7 @@ def language_schema() -> JsonObject:
             "target": _target(),
             "body": _body(),
             "step": _any_step(tuple(STEP_TYPES), ("ref",), without=()),
-            "deferred": _any_step(tuple(STEP_TYPES), ("ref",), without=("next",)),
+            "deferred": _any_step(tuple(STEP_TYPES), ("ref",), without=("next", "compensate")),
             "child": _any_step(CHILD_TYPES, (), without=("ref", "next")),
             **{name: _step_fields(name) for name in STEP_TYPES},
             **dict(sorted(structs.items())),

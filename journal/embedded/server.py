@@ -26,6 +26,15 @@ SUPERVISION_INTERVAL_S = 0.25
 MAX_REACHES = 20
 """Tries to connect to a server that was just joined or started, `SUPERVISION_INTERVAL_S` apart."""
 
+NOT_THERE_YET: tuple[type[Exception], ...] = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+)
+"""What connecting to a server raises that is starting, or is being stopped or killed."""
+
 FSYNC_OFF: Options = {"fsync": False, "synchronous_commit": False, "full_page_writes": False}
 
 _logger = logging.getLogger(__name__)
@@ -186,7 +195,7 @@ class EmbeddedPostgres:
         for attempt in range(MAX_REACHES):
             try:
                 await self._make_database()
-            except (OSError, asyncpg.CannotConnectNowError):
+            except NOT_THERE_YET:
                 if attempt == MAX_REACHES - 1:
                     raise
                 await asyncio.sleep(SUPERVISION_INTERVAL_S)

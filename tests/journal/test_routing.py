@@ -45,6 +45,7 @@ STATEMENTS_ACROSS_RUNS: Final = {
     "heads": LIST,
     "hold_attempts": SWEEP,
     "hold_messages": SWEEP,
+    "import_chain": CHAINS,
     "inbox": LIST,
     "inbox_of_person": LIST,
     "inbox_of_person_in_tenant": LIST,

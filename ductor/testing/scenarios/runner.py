@@ -141,14 +141,20 @@ class Playing:
         return started.run_id
 
     async def _settle(self, host: EngineHost) -> None:
-        """Wait until nothing will happen any more; where triggers alone start runs, until the limit."""
+        """Wait until nothing will happen any more; where triggers alone start runs, until the limit.
+
+        One look asks several questions, between which a timer may fire and a run begin: it takes two in a row.
+        """
         limit_us = self._began_at_us + self.scenario.limit_ms * 1_000
+        was_quiet = False
         while (left_us := limit_us - self.clock.now_us()) > 0:
             due_at_us = await host.store.next_due_us() or 0
             pause_us = max(round(QUIET_CHECK_S * 1e6), due_at_us - self.clock.now_us())
             await asyncio.sleep(min(left_us, pause_us) / 1e6)
-            if self.scenario.start is not None and await _is_quiet(host, limit_us):
+            is_quiet = self.scenario.start is not None and await _is_quiet(host, limit_us)
+            if is_quiet and was_quiet:
                 return
+            was_quiet = is_quiet
 
     async def _send_all(self, host: EngineHost) -> None:
         """Send what is left to send, by time; what has one time in the order of the file."""
