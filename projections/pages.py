@@ -67,6 +67,7 @@ class FeedPages:
     def read_ahead(self, after: FeedPosition, limit: int) -> None:
         """Have the store look for the next rows meanwhile. To be called when no page is being read ahead."""
         self._ahead = asyncio.create_task(self._read(after, limit))
+        self._ahead.add_done_callback(_noted)
 
     async def close(self) -> None:
         """Give up what is being read ahead."""
@@ -89,3 +90,9 @@ class FeedPages:
         # what is stored is never longer than the text: a page whose text is below the bound was not cut by it
         is_last = len(columns) < limit and sum(columns.size_bytes) < self._max_bytes
         return Page(after, limit, columns, heads, batch, is_last)
+
+
+def _noted(ahead: "asyncio.Task[Page]") -> None:
+    """Who asks for the page hears what went wrong; of a page that nobody wants any more it is no news."""
+    if not ahead.cancelled():
+        ahead.exception()
