@@ -50,9 +50,13 @@ class SystemClock:
         """Take the database's reading, made between two uncorrected readings of this machine's clock.
 
         One that was long under way (the network was slow, the process was stopped) says little and is left out, unless
-        what is known is no better.
+        what is known is no better. What is known stays as long as no better reading comes and none contradicts it: else
+        the clock would move to and fro with the load of the database, and timers fire early by as much.
         """
         error_us = (received_at_us - sent_at_us) // 2
-        if self.error_us is None or error_us <= max(self.error_us, MAX_CLOCK_ERROR_US):
+        offset_us = database_now_us - (sent_at_us + received_at_us) // 2
+        is_better = self.error_us is None or error_us < self.error_us
+        is_usable = self.error_us is None or error_us <= max(self.error_us, MAX_CLOCK_ERROR_US)
+        if is_better or (is_usable and abs(offset_us - self.offset_us) > error_us):
             self.error_us = error_us
-            self.offset_us = database_now_us - (sent_at_us + received_at_us) // 2
+            self.offset_us = offset_us

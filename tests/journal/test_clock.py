@@ -44,3 +44,24 @@ def test_a_reading_that_was_long_under_way_is_taken_only_where_there_is_no_bette
     assert (clock.offset_us, clock.error_us) == (before, MAX_CLOCK_ERROR_US)
     clock.synchronise(500 * SECOND_US, sent_us, sent_us)
     assert clock.error_us == 0
+
+
+def test_readings_that_contradict_nothing_leave_the_clock_alone() -> None:
+    """A busy database answers late, on either way: that moves no timer."""
+    clock = Machine().clock()
+    sent_us = clock.uncorrected_us()
+    clock.synchronise(200 * SECOND_US + 100, sent_us, sent_us + 200)
+    known = (clock.offset_us, clock.error_us)
+    for way_us in (0, 20_000, 40_000):
+        clock.synchronise(200 * SECOND_US + way_us, sent_us, sent_us + 40_000)
+        assert (clock.offset_us, clock.error_us) == known
+
+
+def test_a_reading_that_is_better_or_contradicts_is_taken() -> None:
+    clock = Machine().clock()
+    sent_us = clock.uncorrected_us()
+    clock.synchronise(200 * SECOND_US, sent_us, sent_us + 400)
+    clock.synchronise(200 * SECOND_US, sent_us, sent_us + 100)
+    assert (clock.now_us(), clock.error_us) == (200 * SECOND_US - 50, 50)
+    clock.synchronise(201 * SECOND_US, sent_us, sent_us + 40_000)  # the database has moved to another machine
+    assert (clock.now_us(), clock.error_us) == (201 * SECOND_US - 20_000, 20_000)
