@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from ductor.observability.endpoint import Endpoint
+
+WAIT_S = 60.0
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -57,3 +60,12 @@ async def scraped(endpoint: Endpoint[Any]) -> Samples:
     status, page = await get(endpoint, "/metrics")
     assert status == 200
     return parsed(page)
+
+
+async def report_when(endpoint: Endpoint[Any], is_wanted: Callable[[int, list[str]], bool]) -> dict[str, Any]:
+    """The first report of readiness whose status and kinds of concerns are wanted."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            status, answer = await report(endpoint, "/ready")
+            if is_wanted(status, concern_kinds(answer)):
+                return answer

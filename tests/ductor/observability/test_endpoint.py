@@ -4,8 +4,6 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -19,21 +17,10 @@ from ductor.observability import endpoint as endpoints
 from ductor.observability.endpoint import MAX_CONNECTIONS, MAX_HEAD_BYTES, Endpoint
 from ductor.observability.metrics import Metrics
 from ductor.projections.model import Projection
-from tests.ductor.observability.http import concern_kinds, get, report, scraped, send, value
+from tests.ductor.observability.http import WAIT_S, concern_kinds, get, report, report_when, scraped, send, value
 from tests.journal.postgres.proxies import CuttingProxy
 from tests.postgres_fixtures import make_directory
 from tests.redis_server import reserve_port
-
-WAIT_S = 60.0
-
-
-async def report_when(endpoint: Endpoint[Any], is_wanted: Callable[[int, list[str]], bool]) -> dict[str, Any]:
-    """The first report of readiness whose status and kinds of concerns are wanted."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            status, answer = await report(endpoint, "/ready")
-            if is_wanted(status, concern_kinds(answer)):
-                return answer
 
 
 @pytest.fixture

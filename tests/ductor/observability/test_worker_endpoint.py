@@ -1,8 +1,6 @@
 """The endpoint and the metrics of a worker, over real sockets and a real database."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -10,20 +8,9 @@ import ductor
 from ductor.definitions.build import task, workflow
 from ductor.observability.endpoint import Endpoint
 from ductor.observability.worker_metrics import WorkerMetrics
-from tests.ductor.observability.http import concern_kinds, report, scraped, value
+from tests.ductor.observability.http import WAIT_S, concern_kinds, report, report_when, scraped, value
 from tests.journal.postgres.proxies import CuttingProxy
 from tests.postgres_fixtures import Database
-
-WAIT_S = 60.0
-
-
-async def report_when(endpoint: Endpoint[Any], is_wanted: Callable[[int, list[str]], bool]) -> dict[str, Any]:
-    """The first report of readiness whose status and kinds of concerns are wanted."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            status, answer = await report(endpoint, "/ready")
-            if is_wanted(status, concern_kinds(answer)):
-                return answer
 
 
 async def test_a_worker_is_ready_only_while_it_takes_attempts(database: Database):
