@@ -8,6 +8,7 @@ flight is withdrawn by the tick. Each function decides through `tick.emit` and t
 retry.
 """
 
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 from ductor.actors.tick.activation import StateActivation
@@ -88,7 +89,7 @@ class Parked(Childless):
         """Nothing: its timeout has moved."""
 
 
-class ParkedForPeople(Parked):
+class ParkedForPeople(Parked, ABC):
     """Base of the types that wait for a person: messages name the node, events are not heard."""
 
     def hears(
@@ -106,9 +107,9 @@ class ParkedForPeople(Parked):
         if tick.node_state(node).until_us is not None:
             self.show_in_inbox(tick, node)
 
+    @abstractmethod
     def show_in_inbox(self, tick: Tick, node: ProgramNode) -> None:
         """Show the parked node in the inbox, as it stands."""
-        raise NotImplementedError
 
 
 class ComputedInTick(Unlistening):

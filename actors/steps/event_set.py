@@ -97,9 +97,8 @@ def _name(awaited: AwaitedEvent) -> str:
 
 def _arrived_names(tick: Tick, node: ProgramNode) -> set[str]:
     awaited = _step(node).events
-    several = set(tick.node_state(node).message_parts)  # few, however many events have come
-    indexes = {index for parts in several for index in parts if index < len(awaited)}
-    return {_name(awaited[index]) for index in indexes}
+    several = set(tick.node_state(node).message_parts)  # few, however many events have come; `until` ends the waiting
+    return {_name(awaited[index]) for parts in several for index in parts}
 
 
 def _is_complete(tick: Tick, node: ProgramNode) -> bool:
@@ -107,10 +106,12 @@ def _is_complete(tick: Tick, node: ProgramNode) -> bool:
     if step.policy == "any":
         return True
     if step.policy == "count":  # an event comes once, and one that only ends the set ends it: all here count
-        return len(tick.node_state(node).messages) >= (step.count or 0)
-    if step.policy == "all_required":
-        return not missing_names(tick, node)
-    return step.policy == "quorum" and len(_arrived_names(tick, node)) >= (step.quorum or 0)
+        assert step.count is not None
+        return len(tick.node_state(node).messages) >= step.count
+    if step.policy == "quorum":
+        assert step.quorum is not None
+        return len(_arrived_names(tick, node)) >= step.quorum
+    return step.policy == "all_required" and not missing_names(tick, node)
 
 
 def _finish(tick: Tick, node: ProgramNode) -> None:

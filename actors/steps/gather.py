@@ -27,9 +27,8 @@ class GatherBehaviour(ComputedInTick):
         if step.strategy == "raise" and scatter.fanout is not None and scatter.fanout.failed:
             fail(tick, node, _first_error(state, scatter.fanout))
             return
-        output = gathered(state, step.scatter_ref, step.strategy)
-        if succeed(tick, node, "success", output):
-            state.gathered[node.ref] = output
+        output = state.gathered[node.ref] = gathered(state, step.scatter_ref, step.strategy)
+        succeed(tick, node, "success", output)
 
 
 def _first_error(state: RunState, fanout: Fanout) -> ErrorInfo:

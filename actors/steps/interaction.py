@@ -56,8 +56,6 @@ def _step(node: ProgramNode) -> InteractionStep:
 
 def reply_problems(schema: JsonObject, reply: JsonValue) -> list[str]:
     """Everything in which a reply does not fit, each with its path."""
-    if not schema:
-        return []
     found = _compiled(msgspec.json.encode(schema, order="deterministic")).problems(reply)
     return [f"{show_path(path) or 'the reply'}: {message}" for path, message in found]
 

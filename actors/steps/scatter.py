@@ -13,6 +13,9 @@ from ductor.journal.events import ErrorInfo, ScatterStarted
 MAX_CHILDREN = INLINE_CHILDREN_MAX
 """Children of one scatter at most, in either mode."""
 
+MAX_TOLD_CHARACTERS = 80
+"""Of a value or key that an error's message tells."""
+
 
 class ScatterBehaviour(Unlistening, Parked):
     """Waits for its children; its timer is the pause before the next of them starts."""
@@ -24,7 +27,11 @@ class ScatterBehaviour(Unlistening, Parked):
             tick.emit(ScatterStarted(node=node.ref, total=fanout.total, is_resumed=True))
             return
         given = node.expressions["items_expr"].evaluate(tick.variables(node))
-        refusal = _refusal(node, given)
+        if not isinstance(given, list | dict):
+            message = f"step {node.ref}: `items_expr` gives {_told(given)}, not a list or a map"
+            fail(tick, node, ErrorInfo(type="InvalidItems", message=message, retryable=False))
+            return
+        refusal = _refusal(node, len(given))
         if refusal is not None:
             fail(tick, node, refusal)
             return
@@ -39,7 +46,7 @@ class ScatterBehaviour(Unlistening, Parked):
         tick.emit(
             ScatterStarted(
                 node=node.ref,
-                total=len(keys) if keys else _length(given),
+                total=len(given),
                 items=inline,
                 items_ref=ref,
                 keys=keys,
@@ -59,38 +66,31 @@ def _step(node: ProgramNode) -> ScatterStep:
 
 def _told(value: JsonValue) -> str:
     """A value for an error's message, as people write it in definitions."""
-    return safe_text(encode_value(value).decode(), 80)
+    return safe_text(encode_value(value).decode(), MAX_TOLD_CHARACTERS)
 
 
-def _length(items: JsonValue) -> int:
-    return len(items) if isinstance(items, list | dict) else 0
-
-
-def _refusal(node: ProgramNode, items: JsonValue) -> ErrorInfo | None:
-    """Why these can't be the items."""
+def _refusal(node: ProgramNode, count: int) -> ErrorInfo | None:
+    """Why there can't be so many items."""
     step = _step(node)
-    if not isinstance(items, list | dict):
-        message = f"step {node.ref}: `items_expr` gives {_told(items)}, not a list or a map"
-        return ErrorInfo(type="InvalidItems", message=message, retryable=False)
     limit = step.max_inline_children if step.mode == "inline" else MAX_CHILDREN
-    if len(items) <= limit:
+    if count <= limit:
         return None
     name = f"a scatter has at most {MAX_CHILDREN}"
-    if step.mode == "inline" and limit < MAX_CHILDREN:
+    if limit < MAX_CHILDREN:
         name = f"its `max_inline_children` is {limit}, and may be {MAX_CHILDREN} at most"
-    details: JsonValue = {"items": len(items), "limit": limit}
-    message = f"step {node.ref}: {len(items)} items; {name}"
+    details: JsonValue = {"items": count, "limit": limit}
+    message = f"step {node.ref}: {count} items; {name}"
     return ErrorInfo(type="TooManyItems", message=message, details=details, retryable=False)
 
 
-def _keys(tick: Tick, node: ProgramNode, items: JsonValue) -> tuple[str, ...] | ErrorInfo:
+def _keys(tick: Tick, node: ProgramNode, items: list[JsonValue] | JsonObject) -> tuple[str, ...] | ErrorInfo:
     """The key of each item; none where it is the index. An error for keys that are not unique, or can't be keys."""
     expression = node.expressions.get("key_expr")
     if expression is None:
         given: list[JsonValue] = list(items) if isinstance(items, dict) else []
     else:
         pairs: list[tuple[JsonValue, JsonValue]] = []
-        pairs.extend(items.items() if isinstance(items, dict) else enumerate(_as_list(items)))
+        pairs.extend(items.items() if isinstance(items, dict) else enumerate(items))
         given = []
         for index, (key, item) in enumerate(pairs):
             own: JsonObject = {"item": item, "index": index, "key": key}
@@ -101,16 +101,12 @@ def _keys(tick: Tick, node: ProgramNode, items: JsonValue) -> tuple[str, ...] | 
             return _bad_key(node, index, f"{_told(value)} is not a text or an integer")
         key = str(value)
         if not 0 < len(key.encode("utf-8", "surrogatepass")) <= MAX_KEY_BYTES:
-            return _bad_key(node, index, f"a key has between 1 and {MAX_KEY_BYTES} bytes, not {safe_text(key, 80)!r}")
+            told = safe_text(key, MAX_TOLD_CHARACTERS)
+            return _bad_key(node, index, f"a key has between 1 and {MAX_KEY_BYTES} bytes, not {told!r}")
         if key in seen:
             return _duplicate(node, key, seen[key], index)
         seen[key] = index
     return tuple(seen)
-
-
-def _as_list(items: JsonValue) -> list[JsonValue]:
-    assert isinstance(items, list)
-    return items
 
 
 def _bad_key(node: ProgramNode, index: int, why: str) -> ErrorInfo:

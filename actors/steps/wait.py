@@ -101,9 +101,10 @@ def _park_until(tick: Tick, node: ProgramNode, step: WaitStep) -> None:
 
 def _kept_goal(state: NodeState) -> tuple[int, bool] | None:
     """The time waited for as it was when the node parked, and whether it is fixed; None for a signal or an event."""
-    data = state.data
-    if state.waiting != "timer" or not isinstance(data, dict):
+    if state.waiting != "timer":
         return None
+    data = state.data
+    assert isinstance(data, dict)
     goal_us = data["goal_at_us"]
     assert isinstance(goal_us, int)
     return goal_us, data["is_absolute"] is True

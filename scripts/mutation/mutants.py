@@ -156,9 +156,17 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
     annotation = statement.annotation if isinstance(statement, ast.AnnAssign) else None
     for node in ast.iter_child_nodes(statement):
         if isinstance(node, ast.expr | ast.keyword | ast.withitem) and node is not annotation:
-            yield from ast.walk(node)
+            yield from _within(node)
         elif isinstance(node, ast.match_case) and node.guard is not None:
-            yield from ast.walk(node.guard)
+            yield from _within(node.guard)
+
+
+def _within(node: ast.AST) -> Iterator[ast.AST]:
+    """An expression and all inside of it."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.keyword) and _states_invariant(child)):
+            yield from _within(child)
 
 
 def _at(node: ast.AST, statement: ast.stmt) -> Iterator[_Fault]:
@@ -191,9 +199,11 @@ def _left_out(owner: ast.AST) -> Iterator[tuple[ast.stmt, Callable[[], None]]]:
                     yield statement, _leaving_out(body, index)
 
 
-def _states_invariant(statement: ast.stmt) -> bool:
-    """Whether only a defect could lead here, so that no test can."""
-    return isinstance(statement, ast.Raise) and ast.unparse(statement).startswith("raise AssertionError")
+def _states_invariant(node: ast.stmt | ast.keyword) -> bool:
+    """Whether only a defect could lead here, so that no test can: to an assertion, or to a `zip` that is not even."""
+    if isinstance(node, ast.keyword):
+        return node.arg == "strict"
+    return isinstance(node, ast.Raise) and ast.unparse(node).startswith("raise AssertionError")
 
 
 def _is_call(statement: ast.stmt) -> bool:

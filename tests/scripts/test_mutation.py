@@ -84,6 +84,8 @@ def test_a_fault_knows_its_function_and_its_lines():
 def test_what_only_a_defect_could_reach_is_left_in():
     source = "def f():\n    raise AssertionError('never')\n\ndef g():\n    raise ValueError\n"
     assert [one.what for one in mutants_of(source)] == ["left out: raise ValueError"]
+    uneven = mutants_of("def f(a, b):\n    yield from zip(a, b, strict=True)\n")
+    assert [one.what for one in uneven] == []
 
 
 def test_faults_that_read_alike_are_told_apart():

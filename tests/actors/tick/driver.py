@@ -2,8 +2,9 @@
 
 After every tick: folding the rows again gives the live state, and computing each row again from the state before it and
 its recorded inputs gives the same row. No deadline is left in the past unless the tick says that it has not done all.
-What waits has something to wait for. The rows that other tables hold for the run agree with what is parked: the waits
-and inbox items of parked nodes are there, those of all others are gone. No message is disposed of twice for good.
+What waits has something to wait for. A node that has settled does nothing more, unless a redrive puts it back. The rows
+that other tables hold for the run agree with what is parked: the waits and inbox items of parked nodes are there, those
+of all others are gone. No message is disposed of twice for good.
 """
 
 import textwrap
@@ -18,6 +19,7 @@ from ductor.actors.tick.outbox import Outbox, StartedRun
 from ductor.actors.tick.payload import TickPayload
 from ductor.actors.verify import comparable, recomputed
 from ductor.definitions.compile import compile_text
+from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.definitions.program import Program, load_program
 from ductor.definitions.values import JsonValue
 from ductor.journal.chain import link
@@ -29,28 +31,33 @@ from ductor.journal.digest_store import DigestWait, message_id
 from ductor.journal.events import (
     SETTLED_NODE_STATUSES,
     AnyEvent,
+    AttemptDispatched,
     AttemptFinished,
+    ChildStarted,
     ChildStatus,
     ControlKind,
     ControlReceived,
     ErrorInfo,
     Message,
     MessageKind,
+    NodeParked,
     NodeSettled,
+    RunReopened,
     RunStarted,
     TimerFired,
 )
 from ductor.journal.fold import finish_row, fold_row
 from ductor.journal.lease_store import message_id as lease_message_id
 from ductor.journal.records import Transition
-from ductor.journal.state import ASKING, RunState
+from ductor.journal.state import ASKING, RunState, child_place
 
 SECOND_US = 1_000_000
 ERRORS_OF_THE_ENGINE = frozenset({
-    "ChildKeyTaken", "CompensationIncomplete", "DefinitionNotFound", "DepthExceeded", "DuplicateKey", "EndedByStep",
-    "ExpressionError", "InvalidApprovers", "InvalidItems", "InvalidKey", "InvalidTime", "LeaseTimeout",
-    "RepeatExhausted", "RunCancelled", "RunCompensated", "RunTerminated", "RunTimeout", "ScatterNotSettled",
-    "TaskNotAllowed", "TooManyEvents", "TooManyItems", "NoRuleMatched", "RuleNotUnique", "ValueRefused",
+    "ChildKeyTaken", "ChildTimeout", "CompensationIncomplete", "DefinitionNotFound", "DepthExceeded", "DuplicateKey",
+    "EndedByStep", "ExpressionError", "HistoryTooLong", "InvalidApprovers", "InvalidItems", "InvalidKey", "InvalidTime",
+    "InvalidTrigger", "LeaseTimeout", "NoRuleMatched", "RepeatExhausted", "RuleNotUnique", "RunCancelled",
+    "RunCompensated", "RunTerminated", "RunTimeout", "ScatterNotSettled", "StartRefused", "TaskNotAllowed", "Timeout",
+    "TooManyEvents", "TooManyItems", "ValueRefused",
 })  # fmt: skip
 """What the tick itself refuses or ends: it would do so again, whoever tried again."""
 
@@ -316,6 +323,7 @@ class Driver:
 
     def _commit(self, payload: TickPayload, before: RunState) -> None:
         state = self.state
+        _check_that_settled_nodes_rest(before, payload.events)
         text = encode_events(payload.events)
         digest = link(state.last_hash, state.run_id, state.version, state.at_us, text)
         finish_row(state, digest)
@@ -423,6 +431,26 @@ class Driver:
                 assert fanout.open or state.timers.due_at_us(ref) is not None or payload.is_limited, f"{ref} is stuck"
             elif node.status in SETTLED_NODE_STATUSES and state.closing is None:
                 assert not fanout.open, f"children of {ref} outlive it"
+
+
+def _check_that_settled_nodes_rest(before: RunState, events: Sequence[AnyEvent]) -> None:
+    """A node that has settled neither settles again nor begins, parks or ends anything, until it is put back."""
+    settled = {ref for ref, node in before.nodes.items() if node.status in SETTLED_NODE_STATUSES}
+    for event in events:
+        if isinstance(event, RunReopened):
+            put_back = {reset.node for reset in event.nodes}
+            settled = {ref for ref in settled if not _is_put_back(ref, put_back)}
+        elif isinstance(event, NodeSettled | NodeParked | AttemptDispatched | AttemptFinished | ChildStarted):
+            assert event.node not in settled, f"{event.node} has settled before: {event}"
+            if isinstance(event, NodeSettled):
+                settled.add(event.node)
+
+
+def _is_put_back(ref: str, put_back: set[str]) -> bool:
+    """Whether a redrive of these nodes, or a later request to undo, lets this one begin again: a child of a scatter
+    goes with its scatter, an undo has its own life in each life of the run."""
+    place = child_place(ref)
+    return ref in put_back or ref.endswith(UNDO_SUFFIX) or (place is not None and place[0] in put_back)
 
 
 def timer_ends(events: list[AnyEvent], key: str) -> int:

@@ -75,6 +75,7 @@ def test_retries_without_a_pause_are_counted_one_by_one():
     run.fail("a")
     begun = [(event.attempt, event.iteration) for event in run.events() if isinstance(event, AttemptDispatched)]
     assert begun == [(1, 0), (2, 0), (3, 0)]
+    assert pauses(run) == []
     run.fail("a")
     assert run.state.status == "failed"
 
@@ -178,6 +179,7 @@ def test_repeat_ends_at_its_bound(on_max, status):
     run = Driver(repeat(every="", on_max=on_max))
     for _ in range(3):
         run.finish("a", {"state": "no"})
+    assert pauses(run) == []
     assert run.state.status == status
     if status == "failed":
         assert run.state.error is not None
@@ -186,7 +188,8 @@ def test_repeat_ends_at_its_bound(on_max, status):
 
 def test_a_task_name_from_an_expression_must_be_on_the_list():
     text = 'steps: [{ref: a, type: task, task: "${trigger.name}", tasks: [one, two]}]'
-    assert Driver(text, {"name": "two"}).state.nodes["a"].task == "two"
+    node = Driver(text, {"name": "two"}).state.nodes["a"]
+    assert (node.task, node.attempt, node.iteration) == ("two", 1, 0)
     refused = Driver(text, {"name": "three"})
     assert refused.state.error is not None
     assert refused.state.error.type == "TaskNotAllowed"

@@ -98,3 +98,18 @@ def test_an_assignee_that_nobody_could_be_fails_the_step():
     run = Driver(CASE, {"id": 1, "to": ""})
     assert run.state.error is not None
     assert (run.state.status, run.state.error.type) == ("failed", "ValueRefused")
+
+
+def test_an_assignee_that_is_no_text_is_the_text_of_it():
+    run = Driver(CASE, {"id": 1, "to": 7})
+    assert run.inbox["c"].people == ("7",)
+
+
+@pytest.mark.parametrize("payload", ["resolved", None, ["resolved"]])
+def test_what_is_no_change_at_all_changes_nothing(payload: JsonValue):
+    run = Driver(CASE, TRIGGER)
+    run.tick(messages=[run.message("case", payload=payload, node="c", by="eve")])
+    run.work_case("c", "ann", status="resolved")
+    output = run.state.nodes["c"].output
+    assert isinstance(output, dict)
+    assert output["history"] == [{"by": "ann", "at": "1970-01-01T00:00:01Z", "status": "resolved"}]

@@ -63,7 +63,14 @@ def test_the_first_failure_is_the_runs():
     run.fail("a", "First")
     run.fail("b", "Second")
     assert run.state.error is not None
-    assert run.state.error.type == "First"
+    assert (run.state.status, run.state.error.type) == ("failed", "First")
+
+
+def test_a_sibling_that_fails_while_the_run_is_closing_is_not_tried_again():
+    run = Driver(PAIR.replace("initial: 1h", "initial: 0s, jitter: 0"))
+    run.fail("a")
+    run.fail("b")
+    assert (run.state.status, run.statuses()["b"], run.in_flight) == ("failed", "failed", {})
 
 
 def test_on_error_continue_lets_the_run_complete():
@@ -184,6 +191,22 @@ def test_a_transform_ends_the_run_on_purpose(end):
     if end == "failed":
         assert run.state.error is not None
         assert (run.state.error.type, run.state.error.message, run.state.error.details) == ("Bad3", "n was 3", {"n": 3})
+        assert not run.state.error.retryable
+
+
+def test_an_error_type_that_is_no_text_becomes_one():
+    run = Driver("steps: [{ref: a, type: transform, value: 1, end: failed, error: {type: '${trigger}'}}]", 404)
+    assert run.state.error is not None
+    assert run.state.error.type == "404"
+
+
+def test_a_transform_whose_effects_fail_does_not_end_the_run():
+    run = Driver("""
+    steps:
+      - {ref: a, type: transform, value: 1, end: completed, effects: {x: '${output.missing}'}, on_error: continue}
+      - {ref: b, type: task, task: t}
+    """)
+    assert (run.statuses(), run.state.status) == ({"a": "failed", "b": "running"}, "running")
 
 
 def test_a_run_output_that_fails_to_evaluate_fails_the_run():

@@ -116,6 +116,16 @@ def test_a_child_that_could_undo_only_a_part_makes_it_a_part_of_the_parent():
     assert parent.run.state.not_undone == ["ship"]
 
 
+@pytest.mark.parametrize("until", ["'false'", "output.missing"])
+def test_a_child_whose_rounds_are_over_without_success_is_undone(until: str):
+    text = PARENT.replace("next: z,", f"repeat: {{until: {until}, max: 1}}, next: z,")
+    run = Driver(text, {}, run_id=PARENT_ID)
+    run.report("ship", output={})
+    assert run.statuses()["ship"] == "failed"
+    assert run.state.nodes["ship.compensate"].waiting == "child"
+    assert [control.kind for control in run.asked] == ["compensate"]
+
+
 def test_a_report_that_comes_twice_counts_once():
     parent = Parent(PARENT + "defer: [{ref: last, type: task, task: t}]\n")
     parent.fail()

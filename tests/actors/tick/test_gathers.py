@@ -135,8 +135,25 @@ def test_a_gather_does_not_run_before_its_scatter_has_settled():
         """
     )
     run.finish("other")
+    assert run.statuses()["all"] == "failed"
     assert run.state.nodes["all"].error is not None
     assert run.state.nodes["all"].error.type == "ScatterNotSettled"
+
+
+def test_a_gather_that_failed_after_its_work_gathers_anew_when_it_is_redriven():
+    run = Driver(
+        """
+        steps:
+          - {ref: each, type: scatter, items_expr: "[1, 2]", do: {type: task, task: t}, next: all}
+          - {ref: all, type: gather, scatter_ref: each, effects: {both: "${output.result[1]}"}}
+        """
+    )
+    run.finish("each[0]", "A")
+    run.fail("each[1]")
+    assert run.statuses()["all"] == "failed"
+    redrive(run, **from_("each"))
+    run.finish("each[1]", "B")
+    assert (run.state.context, run.state.output) == ({"both": "B"}, {"all": {"result": ["A", "B"], "error": {}}})
 
 
 def test_two_gathers_shape_the_same_results():

@@ -98,3 +98,8 @@ def test_a_reply_of_any_size_comes_through(size: int):
     run = Driver("steps: [{ref: q, type: interaction, ask: 'Well?', schema: {type: string}}]")
     run.reply("q", "x" * size)
     assert run.state.nodes["q"].output == "x" * size
+
+
+def test_one_who_is_no_text_is_asked_by_the_text_of_it():
+    run = Driver(ASK, {"sku": 1, "to": 7})
+    assert run.inbox["q"].people == ("7",)

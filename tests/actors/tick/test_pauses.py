@@ -93,6 +93,21 @@ def test_a_timeout_that_a_pause_moves_beyond_a_fixed_time_gives_way_to_it():
     assert run.state.nodes["w"].outcome == "success"
 
 
+def test_a_fixed_time_that_a_timeout_gave_way_to_stays_in_the_next_pause():
+    run = parked("until: 1970-01-01T00:05:00Z, timeout: 4m")
+    pause(run, 200)
+    pause(run, 50)
+    assert run.state.timers.due_at_us("w") == 300 * SECOND_US
+
+
+def test_a_timeout_that_a_pause_moves_to_just_the_fixed_time_gives_way_to_it():
+    run = parked("until: 1970-01-01T00:05:00Z, timeout: 4m")
+    pause(run, 59)
+    run.now_us = 300 * SECOND_US
+    run.tick()
+    assert run.state.nodes["w"].outcome == "success"
+
+
 def test_a_fixed_time_that_is_also_that_of_the_timeout_is_not_moved():
     run = parked("until: 1970-01-01T00:05:00Z, timeout: 299s")
     pause(run, 30)

@@ -41,11 +41,25 @@ def test_a_table_answers_by_its_hit_policy(hit, n, output):
     assert Driver(table(hit), {"n": n}).state.output == {"a": output}
 
 
-@pytest.mark.parametrize(("hit", "n", "error"), [("unique", 7, "RuleNotUnique"), ("first", 0, "NoRuleMatched")])
-def test_a_table_without_an_answer_fails(hit, n, error):
+@pytest.mark.parametrize(
+    ("hit", "n", "error", "message"),
+    [
+        ("unique", 7, "RuleNotUnique", "step a: rows 2, 3 hold at once and `hit` is `unique`"),
+        ("first", 0, "NoRuleMatched", "step a: no row holds and there is no `default`"),
+        ("unique", 0, "NoRuleMatched", "step a: no row holds and there is no `default`"),
+    ],
+)
+def test_a_table_without_an_answer_fails(hit, n, error, message):
     run = Driver(table(hit), {"n": n})
     assert run.state.error is not None
-    assert run.state.error.type == error
+    assert (run.state.error.type, run.state.error.message) == (error, message)
+
+
+def test_rows_after_the_first_that_holds_are_not_asked():
+    rules = "[{when: trigger.n > 1, then: small}, {when: trigger.missing > 1, then: never}]"
+    text = f"steps: [{{ref: a, type: rule, hit: HIT, rules: {rules}}}]"
+    assert Driver(text.replace("HIT", "first"), {"n": 2}).state.output == {"a": "small"}
+    assert Driver(text.replace("HIT", "all"), {"n": 2}).state.status == "failed"
 
 
 def test_the_default_answers_when_no_row_holds():

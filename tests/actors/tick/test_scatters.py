@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ductor.actors.steps.scatter import MAX_CHILDREN
+from ductor.actors.steps.scatter import MAX_CHILDREN, MAX_TOLD_CHARACTERS
 from ductor.actors.tick.working import MAX_STARTS_PER_TICK
 from ductor.definitions.values import JsonValue
 from ductor.journal.codec import MAX_INLINE_BYTES
@@ -70,7 +70,8 @@ def test_a_key_is_made_of_item_index_and_key():
         ([1, "1"], "key_expr: item", "DuplicateKey", "items 0 and 1"),
         ([True], "key_expr: item", "InvalidKey", "true is not a text or an integer"),
         ([""], "key_expr: item", "InvalidKey", "between 1 and 255 bytes"),
-        (["x" * 256], "key_expr: item", "InvalidKey", "between 1 and 255 bytes"),
+        (["x" * 256], "key_expr: item", "InvalidKey", f"1 and 255 bytes, not '{'x' * (MAX_TOLD_CHARACTERS - 1)}…'"),
+        ([["x" * 999]], "key_expr: item", "InvalidKey", f'["{"x" * (MAX_TOLD_CHARACTERS - 3)}… is not a text'),
         ([{}], "key_expr: item.id", "ExpressionError", "id"),
         ("abc", "", "InvalidItems", 'gives "abc", not a list or a map'),
         (None, "", "InvalidItems", "gives null"),
@@ -86,10 +87,22 @@ def test_items_and_keys_that_can_not_be_are_a_clear_failure(items, fields, type,
     assert says in run.state.error.message
 
 
+def test_the_longest_key_is_one():
+    run = of(["x" * 255], "key_expr: item", do='type: task, task: t, input: "${key}"')
+    assert run.state.nodes["each[0]"].input == "x" * 255
+
+
+def test_a_bound_that_can_not_be_raised_is_named_without_the_field():
+    run = of(list(range(MAX_CHILDREN + 1)), f"max_inline_children: {MAX_CHILDREN}")
+    assert run.state.error is not None
+    assert run.state.error.message == f"step each: {MAX_CHILDREN + 1} items; a scatter has at most {MAX_CHILDREN}"
+
+
 def test_child_runs_are_bounded_too():
     run = of(list(range(MAX_CHILDREN + 1)), "mode: child_workflow")
     assert run.state.error is not None
     assert (run.state.error.type, run.state.error.details) == ("TooManyItems", {"items": 10_001, "limit": 10_000})
+    assert "max_inline_children" not in run.state.error.message
 
 
 @pytest.mark.parametrize(("items", "result"), [([], []), ({}, {})])

@@ -187,6 +187,14 @@ def test_a_failed_child_gives_its_own_error():
     assert list(run.in_flight) == ["broken"]
 
 
+def test_a_child_that_fails_without_an_error_is_named():
+    run = parent()
+    child = run.child("call")
+    run.report("call", "failed")
+    message = f"step call: its child run {child.run_id} ended as failed"
+    assert run.state.error == ErrorInfo(type="ChildFailed", message=message, retryable=False)
+
+
 def test_a_child_that_was_cancelled_from_outside_fails_the_step():
     run = parent()
     run.report("call", "cancelled", error=ErrorInfo(type="ChildCancelled"))
@@ -280,13 +288,41 @@ def test_each_round_has_a_child_of_its_own():
     assert list(run.in_flight) == ["after"]
 
 
+@pytest.mark.parametrize("every_s", [0, 5])
 @pytest.mark.parametrize(("on_max", "begun"), [("continue", ["after"]), ("fail", [])])
-def test_rounds_are_bounded(on_max: str, begun: list[str]):
-    run = parent(f"repeat: {{until: output.done, max: 2, on_max: {on_max}}}")
-    for _ in range(2):
+def test_rounds_are_bounded(on_max: str, begun: list[str], every_s: int):
+    run = parent(f"repeat: {{until: output.done, every: {every_s}s, max: 3, on_max: {on_max}}}")
+    for iteration in range(3):
+        assert run.state.nodes["call"].iteration == iteration
         run.report("call", output={"done": False})
-    assert len(run.children) == 2
+        run.advance(every_s)
+    assert len(run.children) == 3
     assert list(run.in_flight) == begun
+    error = run.state.nodes["call"].error
+    assert (error is not None and error.type) == (on_max == "fail" and "RepeatExhausted")
+    assert run.state.status == ("failed" if on_max == "fail" else "running")
+
+
+def test_a_round_without_a_pause_begins_in_the_row_that_ended_the_one_before_it():
+    run = parent("repeat: {until: output.done, max: 3}")
+    rows = len(run.rows)
+    run.report("call", output={"done": False})
+    assert (len(run.children), len(run.rows)) == (2, rows + 1)
+
+
+def test_a_round_does_not_begin_before_its_pause_is_over():
+    run = parent("repeat: {until: output.done, every: 5s, max: 3}")
+    run.report("call", output={"done": False})
+    assert run.advance(4.999999).events == []
+    run.advance(0.000001)
+    assert len(run.children) == 2
+
+
+def test_an_end_of_rounds_that_fails_to_evaluate_fails_the_step():
+    run = parent("repeat: {until: output.done, max: 3}")
+    run.report("call", output={})
+    assert run.state.error is not None
+    assert (run.state.status, run.state.error.type, len(run.children)) == ("failed", "ExpressionError", 1)
 
 
 # --- endings of the parent --------------------------------------------------------------------------------------------
