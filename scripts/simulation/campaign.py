@@ -106,7 +106,10 @@ class Campaign:
         world.database.removals.report = self._report
         world.report = self._report
         world.ledger = Ledger(
-            self.violations, lambda token: token in self._watcher.dispatched, lambda: world.elapsed_ms
+            self.violations,
+            lambda token: token in self._watcher.dispatched,
+            lambda: world.elapsed_ms,
+            world.repetitions,
         )
         self._client = self._make_client(self._loop.new_lane("client"))
         self._senders = Senders(plan, self._loop, self._machines, self._client, self.violations)

@@ -8,7 +8,7 @@ What the memory store does not do by itself:
   for may go sooner than they really do, as campaigns are short.
 """
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, Final, Never, TypeVar
@@ -21,7 +21,7 @@ from ductor.journal.commit import Appended, BusEvent, Commit, CommitAnswer, Conf
 from ductor.journal.compaction_store import MAX_REMOVED_ROWS
 from ductor.journal.events import Message
 from ductor.journal.memory_rows import RunRows
-from ductor.journal.records import Control, Transition
+from ductor.journal.records import Control, HostRecord, Transition
 from scripts.simulation.compaction_model import Removals
 from scripts.simulation.late_rows import Finish, LateRowsStore
 
@@ -71,6 +71,7 @@ class SimulatedDatabase(LateRowsStore):
 
     Attributes:
         watch: told of every commit that wrote a row.
+        heard: told of all hosts, and of the time, when one of them has beaten.
         conflicts, resolved: version checks lost; commits that were sent again and found written already.
         removals: what compaction has removed.
     """
@@ -81,6 +82,7 @@ class SimulatedDatabase(LateRowsStore):
         self._message_positions = self._event_positions = self._places  # type: ignore[assignment]
         self._is_open = True
         self.watch: Callable[[Commit], None] = lambda _commit: None
+        self.heard: Callable[[Sequence[HostRecord], int], None] = lambda _hosts, _now_us: None
         self.conflicts = 0
         self.resolved = 0
         self.removals = Removals()
@@ -206,6 +208,12 @@ class SimulatedDatabase(LateRowsStore):
     def rows(self, run_id: str) -> list[Transition]:
         """All rows that a run has ever had, in order."""
         return [*self.removals.rows(run_id), *self._runs[run_id].transitions]
+
+    async def beat(self, host: HostRecord) -> Sequence[HostRecord]:
+        """As the memory store, and watched."""
+        hosts = await super().beat(host)
+        self.heard(hosts, self._clock.now_us())
+        return hosts
 
     async def remove_compacted_rows(self, run_id: str, *, before_us: int, limit: int = MAX_REMOVED_ROWS) -> int:
         """As the memory store, sooner, and watched."""

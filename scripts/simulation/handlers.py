@@ -10,6 +10,7 @@ from ductor.actors.tasks import Task
 from ductor.definitions.values import JsonObject, JsonValue
 from scripts.simulation.chance import Chance
 from scripts.simulation.definitions import TASK
+from scripts.simulation.repetitions import Repetitions
 from scripts.simulation.scheduler import current_lane
 from scripts.simulation.violations import Violation, Violations
 from scripts.simulation.weather import Weather
@@ -31,9 +32,14 @@ class Ledger:
     """
 
     def __init__(
-        self, violations: Violations, is_dispatched: Callable[[str], bool], elapsed_ms: Callable[[], int]
+        self,
+        violations: Violations,
+        is_dispatched: Callable[[str], bool],
+        elapsed_ms: Callable[[], int],
+        repetitions: Repetitions,
     ) -> None:
         self._violations, self._is_dispatched, self._elapsed_ms = violations, is_dispatched, elapsed_ms
+        self._repetitions = repetitions
         self._running: set[tuple[str, str]] = set()
         self._returned_in: set[tuple[str, str]] = set()
         self._inputs: dict[str, JsonValue] = {}
@@ -51,9 +57,16 @@ class Ledger:
             self._add("a finished attempt was dropped, and runs again", token, context)
         if self._inputs.setdefault(token, value) != value:
             self._add("another input on redelivery", token, context)
+        repeated = self._repetitions.begin(token, process)
+        if repeated is not None:
+            self._add("carried out twice", f"{token} began {repeated}", context)
         self._running.add((process, token))
         self.started[token] = self.started.get(token, 0) + 1
         return process, token
+
+    def stop(self, call: tuple[str, str]) -> None:
+        """A handler is told to stop."""
+        self._repetitions.tell_to_stop(call[1])
 
     def end(self, call: tuple[str, str]) -> None:
         """A handler runs no more."""
@@ -74,16 +87,21 @@ def work_task(seed: int, ledger: Ledger, weather: Weather) -> Task[..., Any]:
     async def work(input: JsonValue, context: TaskContext) -> Any:
         call = ledger.begin(context, input)
         try:
-            result = await _behave(Chance(seed, "handler", call[1]), weather, context)
+            result = await _behave(Chance(seed, "handler", call[1]), weather, context, lambda: ledger.stop(call))
             ledger.returns(call, result)
             return result
+        except asyncio.CancelledError:
+            ledger.stop(call)
+            raise
         finally:
             ledger.end(call)
 
     return Task(TASK, work)
 
 
-async def _behave(chance: Chance, weather: Weather, context: TaskContext) -> JsonValue:
+async def _behave(
+    chance: Chance, weather: Weather, context: TaskContext, told_to_stop: Callable[[], None]
+) -> JsonValue:
     result: JsonObject = {"n": chance.whole(0, 7), "token": context.idempotency_key}
     fault = weather.handler_fault(chance, FAULTY_SHARE)
     if chance.happens(0.7):
@@ -103,13 +121,13 @@ async def _behave(chance: Chance, weather: Weather, context: TaskContext) -> Jso
     elif fault == "stopping_itself":
         raise asyncio.CancelledError
     elif fault == "deaf":
-        await _sleep_through(chance.real(0.5, 5))
+        await _sleep_through(chance.real(0.5, 5), told_to_stop)
     elif fault == "bulky":
         result["text"] = BULKY_TEXT
     return result
 
 
-async def _sleep_through(seconds: float) -> None:
+async def _sleep_through(seconds: float, told_to_stop: Callable[[], None]) -> None:
     """Sleep, whoever wants to stop it."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + seconds
@@ -117,4 +135,4 @@ async def _sleep_through(seconds: float) -> None:
         try:
             await asyncio.sleep(until_s - loop.time())
         except asyncio.CancelledError:
-            continue
+            told_to_stop()

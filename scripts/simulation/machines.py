@@ -19,6 +19,7 @@ from scripts.simulation.connection import Connection, as_store
 from scripts.simulation.database import SimulatedDatabase
 from scripts.simulation.handlers import Ledger, work_task
 from scripts.simulation.plan import Plan
+from scripts.simulation.repetitions import Repetitions
 from scripts.simulation.scheduler import Lane, SimulatedLoop
 from scripts.simulation.weather import Weather
 
@@ -26,9 +27,8 @@ ASKING: Final = "ask"
 """Begins the names of tasks in which somebody asks the host for something."""
 
 RESTART_S: Final = 1.0
-HEARTBEAT_MS: Final = 5_000
-DRAIN_MS: Final = 3_000
-LINGER_S: Final = 10.0
+ANSWERED_WITHIN_MS: Final = 10_000
+"""A process that lives on for so long after its host has stopped has answered everybody by then."""
 LATE_HINT_S: Final = 1.5
 MAX_INITIAL_SKEW_MS: Final = 3_000
 
@@ -39,6 +39,8 @@ class World:
     def __init__(self, plan: Plan, loop: SimulatedLoop, clock: VirtualClock, weather: Weather) -> None:
         self.plan, self.loop, self.clock, self.weather = plan, loop, clock, weather
         self.database = SimulatedDatabase(clock)
+        self.repetitions = Repetitions(plan.hosts, weather)
+        self.database.heard = self.repetitions.heard
         self.network = loop.new_lane("network")
         self.ledger: Ledger
         self.report: Callable[[str, str, str], None]
@@ -173,8 +175,8 @@ class Machine:
         host, lane = self.host, self.lane
         if host is None or lane is None:
             return
-        self.host = None
-        lane.start(host.stop_host()).add_done_callback(lambda task: self._has_stopped(lane, task, down_s))
+        self.host, began_ms = None, self._world.elapsed_ms
+        lane.start(host.stop_host()).add_done_callback(lambda task: self._has_stopped(lane, task, began_ms, down_s))
 
     def _thaw(self, lane: Lane) -> None:
         lane.is_frozen = False
@@ -205,9 +207,9 @@ class Machine:
                     idle_ms=limits.idle_ms,
                     compact_every_rows=limits.compact_every_rows,
                 ),
-                drain_ms=DRAIN_MS,
+                drain_ms=limits.drain_ms,
                 sweep_ms=limits.sweep_ms,
-                heartbeat_ms=HEARTBEAT_MS,
+                heartbeat_ms=limits.heartbeat_ms,
             ),
             hint=self._hint,
             predecessor=f"host-{self.number}.{self.lives - 1}" if self._chance.happens(0.5) else "",
@@ -229,8 +231,10 @@ class Machine:
         else:
             raise error
 
-    def _has_stopped(self, lane: Lane, task: Any, down_s: float) -> None:
-        self._world.loop.call_later(LINGER_S, self._leave, lane, down_s)
+    def _has_stopped(self, lane: Lane, task: Any, began_ms: int, down_s: float) -> None:
+        world = self._world
+        world.repetitions.stopped(str(lane), world.elapsed_ms - began_ms)
+        world.loop.call_later(world.plan.hosts.linger_ms / 1_000, self._leave, lane, down_s)
         if not task.cancelled() and not isinstance(task.exception(), StoreUnavailableError | None):
             raise task.exception()
 
@@ -238,8 +242,9 @@ class Machine:
         """The process has lived on for a while without a host, as a service does: nobody may wait in it for ever."""
         if lane is not self.lane:
             return
+        is_long = self._world.plan.hosts.linger_ms >= ANSWERED_WITHIN_MS
         left = [task.get_name() for task in lane.tasks() if task.get_name().startswith(ASKING)]
-        if left:
+        if left and is_long:
             self._world.report("", "answers", f"{lane} has stopped and never answered: {', '.join(left)}")
         self.crash()
         self._world.loop.call_later(down_s, self.boot)

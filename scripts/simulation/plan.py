@@ -121,7 +121,8 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How the hosts of a campaign are made: small, so that every limit is met.
 
-    `compact_every_rows` is how much a journal grows until it is compacted; 0: not before somebody asks.
+    `compact_every_rows` is how much a journal grows until it is compacted; 0: not before somebody asks. `linger_ms` is
+    how long a process lives on after its host has stopped.
     """
 
     count: int = 1
@@ -130,6 +131,9 @@ class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
     idle_ms: int = 5_000
     sweep_ms: int = 1_000
     compact_every_rows: int = 0
+    heartbeat_ms: int = 5_000
+    drain_ms: int = 3_000
+    linger_ms: int = 10_000
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

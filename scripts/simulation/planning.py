@@ -22,6 +22,7 @@ from scripts.simulation.plan import (
     Plan,
     Start,
 )
+from scripts.simulation.restarts import with_restarts
 from scripts.simulation.seams import with_seams
 
 MAX_DEFINITIONS: Final = 3
@@ -31,6 +32,9 @@ MAX_FAULTS: Final = 20
 
 SEAMS_SHARE: Final = 0.15
 """So many campaigns have runs that are continued several times a second."""
+
+RESTARTS_SHARE: Final = 0.0
+"""In so many hosts are restarted in order, one after another, and nothing worse happens."""
 
 LIKELY_ACTIONS: Final[tuple[ActionKind, ...]] = (
     *("signal", "event", "event", "vote") * 6,
@@ -45,8 +49,8 @@ WINDOWS: Final = frozenset({
 """Faults that last, and strike now and then while they do."""
 
 
-def plan_of(seed: int) -> Plan:
-    """The plan of a seed."""
+def plan_of(seed: int, *, restarts: bool = False) -> Plan:
+    """The plan of a seed; with `restarts` that of a campaign in which hosts are restarted in order, and no worse."""
     chance = Chance(seed, "plan")
     hosts = HostLimits(
         count=chance.one_of((1, 2, 2, 3)),
@@ -81,7 +85,8 @@ def plan_of(seed: int) -> Plan:
         faults=() if is_calm else tuple(sorted(faults, key=lambda fault: fault.at_ms)),
         handler_faults=tuple(sorted(chance.some_of(HANDLER_FAULTS, count))),
     )
-    return with_seams(plan) if Chance(seed, "has seams").happens(SEAMS_SHARE) else plan
+    plan = with_seams(plan) if Chance(seed, "has seams").happens(SEAMS_SHARE) else plan
+    return with_restarts(plan) if restarts or Chance(seed, "is restarted").happens(RESTARTS_SHARE) else plan
 
 
 def _definitions(seed: int, count: int) -> tuple[JsonObject, ...]:

@@ -1,5 +1,6 @@
 """What people read of campaigns."""
 
+import re
 from collections import Counter
 from typing import Final
 
@@ -24,6 +25,9 @@ EXPECTED: Final = (
 """What has to happen somewhere in a set of campaigns; otherwise it has not been tested."""
 
 MAX_JOURNALS: Final = 3
+
+LONG_TEXT: Final = re.compile(r'"([^"]{40})[^"]{200,}"')
+"""What is large on purpose says nothing."""
 
 
 class Totals:
@@ -80,7 +84,10 @@ def print_trace(console: Console, outcome: Outcome) -> None:
         console.print(f"journal of run {run_id}:")
         for row in outcome.journals.get(run_id, ()):
             at_ms = (row.at_us - START_US) // 1_000
-            console.print(f"  {row.version} at {at_ms} ms: " + escape(row.events.decode()), soft_wrap=True)
+            console.print(
+                f"  {row.version} at {at_ms} ms: " + escape(LONG_TEXT.sub(r'"\1..."', row.events.decode())),
+                soft_wrap=True,
+            )
 
 
 def plan_lines(plan: Plan) -> list[str]:
@@ -96,4 +103,8 @@ def plan_lines(plan: Plan) -> list[str]:
 
 
 def _text(value: msgspec.Struct | JsonObject) -> str:
-    return msgspec.json.encode(value).decode()
+    return _shortened(msgspec.json.encode(value).decode())
+
+
+def _shortened(text: str) -> str:
+    return LONG_TEXT.sub(r'"\1..."', text)

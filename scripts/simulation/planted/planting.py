@@ -10,23 +10,30 @@ Planting = Callable[[], Iterator[None]]
 
 
 class PlantedBug(msgspec.Struct, frozen=True):
-    """One mutation. `what` says what the engine does then; `plant` makes it for the length of a `with` block."""
+    """One mutation.
+
+    Attributes:
+        what: what the engine does then.
+        plant: makes it for the length of a `with` block.
+        restarts: whether it is looked for in campaigns in which hosts are restarted in order, and no worse.
+    """
 
     name: str
     what: str
     plant: Callable[[], Any]
+    restarts: bool = False
 
 
 PLANTED: dict[str, PlantedBug] = {}
 """All of them by name, in the order in which their modules are imported."""
 
 
-def planted(what: str) -> Callable[[Planting], Planting]:
+def planted(what: str, *, restarts: bool = False) -> Callable[[Planting], Planting]:
     """Add a bug, named as the function that plants it."""
 
     def register(planting: Planting) -> Planting:
         name = planting.__name__.removeprefix("_")
-        PLANTED[name] = PlantedBug(name, what, contextmanager(planting))
+        PLANTED[name] = PlantedBug(name, what, contextmanager(planting), restarts)
         return planting
 
     return register
