@@ -59,17 +59,18 @@ class PoisonedCommitError(JournalError):
 
 
 class StoreUnavailableError(JournalError):
-    """The database can't be reached. Reads fail with this; commits wait and are sent again.
+    """The database can't be reached, or refuses to serve. Reads fail with this; commits wait and are sent again.
 
     Attributes:
         reason: the driver's words.
+        advice: what to do.
     """
 
     code = "store_unavailable"
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"the database can't be reached: {reason}; check that it runs and that its address is right")
+    def __init__(self, reason: str, advice: str = "check that it runs and that its address is right") -> None:
+        self.reason, self.advice = reason, advice
+        super().__init__(f"the database does not serve: {reason}; {advice}")
 
 
 class UnknownEventError(JournalError):

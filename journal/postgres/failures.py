@@ -26,6 +26,9 @@ CONNECTION_ERRORS: tuple[type[Exception], ...] = (
 """What using a connection may raise, besides refusals of arguments. The last one comes from a connection that was cut
 in the middle of an answer and has not noticed yet."""
 
+CONNECT_ERRORS: tuple[type[Exception], ...] = (*CONNECTION_ERRORS, OverflowError)
+"""What connecting may raise; the last one comes from a port that is none."""
+
 _LOCK_STATES = frozenset({"55P03"})
 _AGAIN_STATES = frozenset({"40001", "40P01", "DU001"})
 _STALE_STATES = frozenset({"26000", "0A000", "42P05"})
@@ -65,6 +68,23 @@ def refused_field(error: Exception, parameters: tuple[str, ...]) -> str:
     return parameters[int(found[1]) - 1].partition("_")[2]
 
 
+_ADVICE_ON_ADDRESS = "write its address as postgresql://user:password@host:5432/database"
+_ADVICE = {
+    "25006": "it takes no writes, as a standby: name the primary in the address",
+    "28": "check user and password in its address, and that the server lets this user in",
+    "3D": "create it, or name another one in its address",
+    "42501": "the role in its address must own the schema `ductor`, or may create it at the first migration",
+    "53300": "let it take more connections, or start fewer processes",
+}
+"""What to do, by the server's code for an error or its first two characters."""
+
+
 def unavailable(error: Exception) -> StoreUnavailableError:
     """The error for callers of a store whose database can't serve."""
-    return StoreUnavailableError(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    words = " ".join(str(error).split())  # a server's details come in lines of their own
+    reason = f"{type(error).__name__}: {words}" if words else type(error).__name__
+    state = getattr(error, "sqlstate", None) or ""
+    advice = _ADVICE.get(state) or _ADVICE.get(state[:2])
+    if isinstance(error, (asyncpg.ClientConfigurationError, OverflowError)):
+        advice = _ADVICE_ON_ADDRESS
+    return StoreUnavailableError(reason, advice) if advice else StoreUnavailableError(reason)

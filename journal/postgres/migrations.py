@@ -15,7 +15,7 @@ import msgspec
 
 from ductor.journal.errors import SchemaVersionError
 from ductor.journal.postgres.errors import ChangedMigrationError, UnsupportedServerError
-from ductor.journal.postgres.failures import CONNECTION_ERRORS, unavailable
+from ductor.journal.postgres.failures import CONNECT_ERRORS, CONNECTION_ERRORS, classify, unavailable
 
 OLDEST_SERVER = 140_000
 # any number that nobody else takes as a key: "ductor" in ASCII
@@ -66,11 +66,15 @@ async def migrate(dsn: str) -> list[Migration]:
     try:
         # no statement cache: a pooler may stand between
         connection: asyncpg.Connection = await asyncpg.connect(dsn, statement_cache_size=0)
-    except CONNECTION_ERRORS as error:
+    except CONNECT_ERRORS as error:
         raise unavailable(error) from error
     try:
         refuse_old_server(connection)
         return [migration for migration in known_migrations() if await _apply(connection, migration)]
+    except CONNECTION_ERRORS as error:
+        if classify(error) != "unavailable":
+            raise  # a migration with a defect
+        raise unavailable(error) from error
     finally:
         await connection.close()
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import asyncpg
 
-from ductor.journal.postgres.failures import CONNECTION_ERRORS, unavailable
+from ductor.journal.postgres.failures import CONNECT_ERRORS, CONNECTION_ERRORS, unavailable
 from ductor.journal.postgres.settings import ConnectionSettings
 
 
@@ -43,7 +43,7 @@ async def open_pool(
             server_settings=settings.of_session(server_settings),
             reset=_keep,
         )
-    except CONNECTION_ERRORS as error:
+    except CONNECT_ERRORS as error:
         raise unavailable(error) from error
 
 

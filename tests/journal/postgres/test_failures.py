@@ -65,3 +65,24 @@ def test_the_refused_field_is_found_by_column_constraint_or_parameter() -> None:
 def test_unavailable_keeps_the_drivers_words() -> None:
     assert unavailable(ConnectionRefusedError("refused")).reason == "ConnectionRefusedError: refused"
     assert unavailable(TimeoutError()).reason == "TimeoutError"
+    refused = asyncpg.CannotConnectNowError("not yet accepting connections")
+    refused.detail = "Consistent recovery state has not been reached."
+    assert "\n" in str(refused), "the driver gives details in lines of their own"
+    assert "\n" not in str(unavailable(refused)), "an error is one line of a log"
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (ConnectionRefusedError("refused"), "check that it runs and that its address is right"),
+        (asyncpg.InsufficientPrivilegeError("permission denied for schema ductor"), "must own the schema `ductor`"),
+        (asyncpg.InvalidPasswordError("no"), "check user and password"),
+        (asyncpg.InvalidCatalogNameError('database "x" does not exist'), "create it"),
+        (asyncpg.TooManyConnectionsError("too many clients"), "fewer processes"),
+        (asyncpg.ReadOnlySQLTransactionError("read-only"), "name the primary"),
+        (asyncpg.ClientConfigurationError("invalid DSN"), "postgresql://user:password@host:5432/database"),
+        (OverflowError("port must be 0-65535"), "postgresql://user:password@host:5432/database"),
+    ],
+)
+def test_what_to_do_depends_on_what_the_database_says(error: Exception, advice: str) -> None:
+    assert advice in str(unavailable(error))

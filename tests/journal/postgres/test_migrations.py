@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from importlib import resources
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
@@ -98,6 +99,20 @@ async def test_a_migration_that_fails_leaves_nothing(empty: Database, monkeypatc
 async def test_migrating_without_a_server_says_so(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailableError):
         await migrate(f"postgresql://postgres@/x?host={tmp_path}")
+    with pytest.raises(StoreUnavailableError, match="write its address as postgresql://"):
+        await migrate("postgresql://postgres@127.0.0.1:99999/x")
+
+
+async def test_migrating_without_the_right_to_says_which_it_takes(empty: Database) -> None:
+    role = f"reader_{os.getpid()}"
+    await run(empty, f"CREATE ROLE {role} LOGIN")
+    try:
+        parts = urlsplit(empty.dsn)
+        host = parts.netloc.rpartition("@")[2]
+        with pytest.raises(StoreUnavailableError, match="must own the schema `ductor`"):
+            await migrate(urlunsplit(parts._replace(netloc=f"{role}@{host}")))
+    finally:
+        await run(empty, f"DROP ROLE {role}")
 
 
 def test_migrations_are_numbered_without_gaps() -> None:
