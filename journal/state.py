@@ -40,6 +40,9 @@ FOLD_REVISION = 3
 STALE_TIMERS_TOLERATED = 64
 """Entries of the heap of timers that may be out of date however few timers there are."""
 
+CHILD_INDEX_DIGITS = 9
+"""Digits of the index in the name of a scatter's child; more name none."""
+
 
 ASKING: frozenset[str] = frozenset({"approval", "interaction"})
 """What nodes wait for that have asked somebody; messages name such a node."""
@@ -99,11 +102,17 @@ class Fanout(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
 
 
 def child_place(ref: str) -> tuple[str, int] | None:
-    """The scatter and the index of a child, `("each", 3)` of `each[3]`; None for any other node, undos included."""
+    """The scatter and the index of a child, `("each", 3)` of `each[3]`; None for any other text, undos included.
+
+    People name children, too: a child has one name, so `each[03]` is none, and no length of text is too much.
+    """
     if not ref.endswith("]"):
         return None
     scatter, _, index = ref[:-1].partition("[")
-    return (scatter, int(index)) if scatter and index.isdecimal() else None
+    if not scatter or not index.isdecimal() or len(index) > CHILD_INDEX_DIGITS:
+        return None
+    number = int(index)
+    return (scatter, number) if str(number) == index else None
 
 
 class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):

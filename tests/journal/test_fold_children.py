@@ -21,10 +21,30 @@ from ductor.journal.events import (
     TimerFired,
 )
 from ductor.journal.fold import apply_event, begin_row, finish_row
-from ductor.journal.state import Closing, Fanout, NodeState, RunState
+from ductor.journal.state import Closing, Fanout, NodeState, RunState, child_place
 
 START = RunStarted(tenant="acme", definition="order", manifest_hash="m1", entrypoints=())
 THREE = ScatterStarted(node="each", total=3, items=["a", "b", "c"])
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("each[0]", ("each", 0)),
+        ("each[9999]", ("each", 9_999)),
+        ("each[00]", None),
+        ("each[07]", None),
+        ("each[-1]", None),
+        ("each[]", None),
+        ("each[٣]", None),  # a digit, but not one of ours
+        ("each", None),
+        ("[0]", None),
+        (f"each[{'9' * 5_000}]", None),  # more than Python makes a number of
+        ("each[0].compensate", None),
+    ],
+)
+def test_a_child_has_one_name(name: str, place: tuple[str, int] | None):
+    assert child_place(name) == place
 
 
 def after(*rows: Sequence[AnyEvent], state: RunState | None = None) -> RunState:

@@ -217,6 +217,16 @@ def test_naming_a_gather_that_raises_nothing_gathers_what_is_there():
     assert run.state.nodes["end"].input == {"result": ["A", "C"], "error": {}}
 
 
+@pytest.mark.parametrize(
+    "name", ["each[3]", "each[01]", "each[٣]", "each[-1]", "each[]", "all[0]", f"each[{'9' * 5_000}]"]
+)
+def test_a_name_that_no_child_has_is_refused(name: str):
+    run = finished("drop")
+    redrive(run, **from_(name))
+    assert run.refusals == [f"the definition has no step {name!r} that can be done anew"]
+    assert run.state.status == "completed"
+
+
 def test_a_redrive_of_a_cancelled_run_goes_on_with_the_items_it_had():
     run = gathering("partition", "concurrency: 1\n            interval_ms: 100")
     run.finish("each[0]", "A")
