@@ -11,6 +11,7 @@ from ductor.definitions.errors import DefinitionError, Place, Problem
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 SCENARIO_SUFFIX: Final = ".scenario.yaml"
+TEXT_HINT: Final = "A text is taken as a path: write the definition to a file, or give it as a dictionary."
 
 
 class SourceDefinition(msgspec.Struct, frozen=True):
@@ -34,9 +35,15 @@ def definition_files(*paths: str | Path) -> list[Path]:
     files: list[Path] = []
     problems: list[Problem] = []
     for path in map(Path, paths):
-        found = sorted(_in_folder(path)) if path.is_dir() else [path]
-        if not path.exists():
-            problems.append(_problem("file_not_found", path, "there is no such file or folder"))
+        try:
+            found = sorted(_in_folder(path)) if path.is_dir() else [path]
+            is_there = path.exists()
+        except (OSError, ValueError) as error:  # too long a name, no right to look, a NUL
+            problems.append(_unreadable(path, error))
+            continue
+        if not is_there:
+            hint = TEXT_HINT if "\n" in str(path) else ""
+            problems.append(_problem("file_not_found", path, "there is no such file or folder", hint))
         elif not found:
             hint = f"Definitions end in {', '.join(SUFFIXES)}."
             problems.append(_problem("no_definitions", path, "the folder holds no definitions", hint))
@@ -99,7 +106,7 @@ def _text_of(file: Path) -> str:
         hint = "Save it as UTF-8."
         raise DefinitionError([_problem("not_utf8", file, f"byte {error.start} is not UTF-8", hint)]) from error
     except OSError as error:
-        raise DefinitionError([_problem("unreadable_file", file, error.strerror or str(error))]) from error
+        raise DefinitionError([_unreadable(file, error)]) from error
 
 
 def _name_clashes(found: Iterable[SourceDefinition]) -> Iterator[Problem]:
@@ -116,5 +123,17 @@ def _name_clashes(found: Iterable[SourceDefinition]) -> Iterator[Problem]:
             yield _problem("duplicate_definition", Path(one.file), message, "Rename one, or label their versions.")
 
 
+def _unreadable(path: Path, error: OSError | ValueError) -> Problem:
+    message = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return _problem("unreadable_file", path, message, TEXT_HINT if "\n" in str(path) else "")
+
+
 def _problem(code: str, file: Path, message: str, hint: str = "") -> Problem:
-    return Problem(code=code, message=message, place=Place(file=str(file)), hint=hint)
+    return Problem(code=code, message=message, place=Place(file=_shown(file)), hint=hint)
+
+
+def _shown(path: Path) -> str:
+    """A path for a message; of one that is a whole text its first line with something in it."""
+    lines = str(path).strip().splitlines() or [""]
+    text = str(path) if len(lines) == 1 else f"{lines[0]} …"
+    return text.replace("\0", "\\0")

@@ -48,6 +48,15 @@ def test_what_is_not_there_is_said_together(tmp_path: Path):
     assert codes_of(caught) == ["no_definitions", "file_not_found"]
 
 
+@pytest.mark.parametrize("text", [ORDER, "name: a\nsteps: []\n" + "# long\n" * 5_000, "name: a\0"])
+def test_a_text_in_place_of_a_path_is_refused_and_told_what_to_do(text: str):
+    with pytest.raises(DefinitionError) as caught:
+        read_definitions(text)
+    assert len(caught.value.problems) == 1
+    assert len(str(caught.value)) < 400
+    assert ("write the definition to a file" in str(caught.value)) == ("\n" in text)
+
+
 def test_a_file_that_is_no_text(tmp_path: Path):
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
     with pytest.raises(DefinitionError, match="byte 9 is not UTF-8") as caught:
