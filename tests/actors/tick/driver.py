@@ -4,9 +4,11 @@ After every tick: folding the rows again gives the live state, and computing eac
 its recorded inputs gives the same row. No deadline is left in the past unless the tick says that it has not done all.
 What waits has something to wait for. A node that has settled does nothing more, unless a redrive puts it back. The rows
 that other tables hold for the run agree with what is parked: the waits and inbox items of parked nodes are there, those
-of all others are gone. No message is disposed of twice for good.
+of all others are gone. No message is disposed of twice for good. Large values that a row names are stored with it or
+have been before.
 """
 
+import re
 import textwrap
 import uuid
 from collections import Counter
@@ -141,7 +143,7 @@ class Driver:
         inputs = TickInputs(started=started, control=control)
         inputs.results = [*self.deferred, *(results or [])]
         inputs.messages = [*self.kept, *(messages or [])]
-        before = self.folded()
+        before, known = self.folded(), set(self.state.payloads)
         was_paused = self.state.paused_at_us is not None
         payload = compute(self.program, self.state, inputs, self.now_us, self.library)
         self.deferred, self.kept = payload.deferred, payload.unread
@@ -154,6 +156,7 @@ class Driver:
         if payload.events:
             self._payloads.update((one.hash, decode_value(one.text)) for one in payload.payloads)
             self._commit(payload, before)
+            assert _named_payloads(self.rows[-1].events) <= self._payloads.keys() | known, "a large value is not stored"
         for ref in payload.dispatched:
             self.in_flight[ref] = self.state.nodes[ref].generation
         for withdrawal in payload.withdrawn:
@@ -279,7 +282,7 @@ class Driver:
         report = ChildReport(
             run_id=run_id or self.state.nodes[node].child_run_id,
             status=status,
-            generation=self.state.nodes[node].generation,
+            generation=0 if status == "refused" else self.state.nodes[node].generation,  # refused by the store
             output=output,
             error=error,
             owner=owner,
@@ -444,6 +447,11 @@ def _check_that_settled_nodes_rest(before: RunState, events: Sequence[AnyEvent])
             assert event.node not in settled, f"{event.node} has settled before: {event}"
             if isinstance(event, NodeSettled):
                 settled.add(event.node)
+
+
+def _named_payloads(events: bytes) -> set[str]:
+    """The hashes of the large values that a row names."""
+    return {found.decode() for found in re.findall(rb'"hash":"([0-9a-f]{64})","size_bytes":', events)}
 
 
 def _is_put_back(ref: str, put_back: set[str]) -> bool:

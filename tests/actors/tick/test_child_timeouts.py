@@ -44,6 +44,19 @@ def test_a_timeout_says_what_the_child_has_not_done(fields: str, what: str):
     assert (run.state.error.type, run.state.error.message) == ("ChildTimeout", expected)
 
 
+@pytest.mark.parametrize("policy", ["continue_with_error", "fail_parent"])
+def test_a_redrive_calls_anew_only_where_the_timeout_ended_the_run(policy: str):
+    goes_on = policy == "continue_with_error"
+    run = parent(f"timeout: 10s\n    on_timeout: {policy}", text=WITH_ERROR_EDGE if goes_on else PARENT)
+    run.advance(10)
+    if goes_on:
+        run.fail("broken")
+    assert run.state.status == "failed"
+    run.request("redrive")
+    assert list(run.in_flight) == (["broken"] if goes_on else [])
+    assert len(run.children) == (1 if goes_on else 2)
+
+
 def test_a_timeout_edge_goes_before_the_policy():
     run = parent("timeout: 10s", text=WITH_ERROR_EDGE.replace("error: broken}", "timeout: broken}"))
     run.advance(10)

@@ -40,6 +40,15 @@ def test_a_step_asks_waits_starts_and_gives_back():
     assert LeaseGranted(node="print", generation=0, fence=1) in run.events()
 
 
+def test_a_step_that_is_cancelled_in_the_row_that_asks_never_asks():
+    run = Driver("""
+    steps:
+      - {ref: a, type: task, task: t, lease: {key: k}}
+      - {ref: b, type: transform, value: 1, cancels: [a]}
+    """)
+    assert (run.leases, run.statuses()) == ({}, {"a": "cancelled", "b": "succeeded"})
+
+
 def test_its_guard_is_asked_before_and_never_again():
     run = leased("type: task, task: t, run_if: 'trigger.go'", trigger={"go": False})
     assert (run.state.status, run.leases) == ("completed", {})

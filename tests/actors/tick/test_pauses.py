@@ -264,6 +264,7 @@ def test_a_paused_run_can_be_ended(kind):
         run.stopped("t")
     assert run.state.status == ("cancelled" if kind == "cancel" else "terminated")
     assert run.state.paused_at_us is None
+    assert [event.paused_us for event in run.events() if isinstance(event, RunResumed)] == [100 * SECOND_US]
     assert timer_ends(run.events(), "w") == 0
     assert run.disposition("m-1") == "undelivered"
 

@@ -112,8 +112,9 @@ def test_large_values_stand_beside_the_journal():
 
 
 def test_a_context_value_beyond_its_bound_fails_the_step():
-    run = Driver(
-        "steps: [{ref: a, type: transform, value: 1, effects: {x: '${trigger}'}}]", "x" * MAX_CONTEXT_VALUE_BYTES
-    )
+    text = "steps: [{ref: a, type: transform, value: 1, effects: {x: '${trigger}'}}]"
+    largest = "x" * (MAX_CONTEXT_VALUE_BYTES - 2)  # two quotes
+    assert Driver(text, largest).state.context == {"x": largest}
+    run = Driver(text, largest + "x")
     assert run.state.error is not None
     assert run.state.error.type == "ValueRefused"

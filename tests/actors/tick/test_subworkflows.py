@@ -106,6 +106,13 @@ def test_a_failing_input_fails_the_step():
     assert list(run.in_flight) == ["broken"]
 
 
+def test_a_definition_that_was_not_known_when_the_run_began_fails_the_step():
+    run = Driver(PARENT.replace("MORE", ""), {"n": 3})
+    assert run.children == []
+    assert run.state.error is not None
+    assert (run.state.status, run.state.error.type) == ("failed", "DefinitionNotFound")
+
+
 def test_a_definition_may_start_itself():
     run = Driver("steps: [{ref: again, type: subworkflow, definition: subject, input: {}}]")
     assert run.child("again").started.manifest_hash == run.program.manifest_hash
@@ -152,6 +159,22 @@ def test_an_inline_body_is_carried_out_by_a_run_pinned_to_the_same_manifest():
     assert (begun.definition, begun.body, begun.manifest_hash) == ("subject/part", "part", run.program.manifest_hash)
     assert (begun.trigger, begun.config, begun.context) == ({"m": 1}, {"rate": 2}, {"seen": 5})
     assert begun.entrypoints == ("inner",)
+
+
+def test_a_body_for_each_item_sees_the_item():
+    run = Driver("""
+    steps:
+      - ref: each
+        type: scatter
+        items_expr: "{'x': 7}"
+        do: {steps: [{ref: inner, type: task, task: t, input: "${[key, index, item]}"}]}
+    """)
+    begun = run.child("each[0]").started
+    child = Driver("steps: [{ref: inner, type: task, task: t}]", starts=False)
+    child.program = run.program.bodies[begun.body]
+    child.library = run.library
+    child.tick(started=begun)
+    assert child.state.nodes["inner"].input == ["x", 0, 7]
 
 
 def test_a_large_input_goes_beside_both_journals():
@@ -210,6 +233,7 @@ def test_a_refused_key_fails_the_step_and_names_the_owner():
     assert error is not None
     assert (error.type, error.details) == ("ChildKeyTaken", {"run_id": "other"})
     assert run.state.open_children == {}
+    assert [event.generation for event in run.events() if isinstance(event, ChildReported)] == [1]
 
 
 def test_a_run_can_not_give_its_own_key_to_a_child():

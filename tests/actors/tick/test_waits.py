@@ -8,6 +8,7 @@ import pytest
 from ductor.actors.steps.wait import next_time_us
 from ductor.definitions.durations import MAX_DURATION_MS, format_timestamp_us, parse_timestamp_us
 from ductor.definitions.values import JsonValue
+from ductor.journal.events import NodeParked
 from tests.actors.tick.driver import SECOND_US, Driver, timer_ends
 
 
@@ -27,6 +28,12 @@ def test_a_duration_parks_until_exactly_its_end():
     run.now_us += 1
     run.tick()
     assert (run.state.status, run.state.output) == ("completed", {"w": None})
+
+
+def test_a_wait_without_an_end_says_nothing_of_one():
+    run = Driver(wait("signal: go"))
+    parked = [event for event in run.events() if isinstance(event, NodeParked)]
+    assert parked == [NodeParked(node="w", waiting="signal", names=("signal:go",))]
 
 
 def test_no_duration_at_all_does_not_park():
