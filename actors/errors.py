@@ -5,6 +5,9 @@ from datetime import timedelta
 
 from ductor.definitions.errors import DuctorError, Problem
 
+MAX_STEPS_NAMED = 10
+"""Steps that a message names; it counts the others."""
+
 
 class ActorError(DuctorError):
     """Base of the actors' errors."""
@@ -302,15 +305,25 @@ class AttemptNotRecordedError(ActorError):
     Attributes:
         run_id, step: which.
         generation: which attempt was wanted; None for the last one.
-        attempts: how many are on record.
+        attempts: how many of the step are on record.
+        steps: those that have attempts on record.
     """
 
     code = "attempt_not_recorded"
 
-    def __init__(self, run_id: str, step: str, generation: int | None, attempts: int) -> None:
+    def __init__(
+        self, run_id: str, step: str, generation: int | None, attempts: int, steps: Sequence[str] = ()
+    ) -> None:
         self.run_id, self.step, self.generation, self.attempts = run_id, step, generation, attempts
-        which = "an attempt" if generation is None else f"attempt {generation}"
-        super().__init__(f"run {run_id}: step {step!r} has no record of {which}; {attempts} are on record")
+        self.steps = tuple(steps)
+        if attempts:
+            why = f"step {step!r} has no record of attempt {generation}; {attempts} are on record"
+        elif steps:
+            more = f" and {len(steps) - MAX_STEPS_NAMED} more" if len(steps) > MAX_STEPS_NAMED else ""
+            why = f"step {step!r} has no attempts; these have: {', '.join(steps[:MAX_STEPS_NAMED])}{more}"
+        else:
+            why = f"step {step!r} has no attempts, and no other step has any"
+        super().__init__(f"run {run_id}: {why}")
 
 
 class HandlerMissingError(ActorError):
@@ -325,8 +338,8 @@ class HandlerMissingError(ActorError):
 
     def __init__(self, task: str, known: Sequence[str]) -> None:
         self.task, self.known = task, tuple(known)
-        have = f"only {', '.join(self.known)}" if self.known else "no tasks"
-        super().__init__(f"there is no handler {task!r}, {have}; name the module that has it with `--tasks`")
+        have = f" among {', '.join(self.known)}" if self.known else ""
+        super().__init__(f"there is no handler {task!r}{have}; name the module that has it with `--tasks`")
 
 
 class NotAScatterError(ActorError):

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ductor.actors.attempt_history import AttemptRecord, attempts_of
+from ductor.actors.attempt_history import AttemptRecord, all_attempts
 from ductor.actors.commits import assignment_of
 from ductor.actors.context import TaskContext
 from ductor.actors.errors import AttemptNotRecordedError, HandlerMissingError
@@ -46,6 +46,20 @@ class HandlerReplay(msgspec.Struct, frozen=True, kw_only=True):
     is_same: bool = False
 
 
+def recorded_attempts(run: RecordedRun, step: str) -> list[AttemptRecord]:
+    """The attempts of a step, one at least.
+
+    Raises:
+        AttemptNotRecordedError: it has none.
+        UnknownEventError: a row can't be read by this version of the software.
+    """
+    attempts = all_attempts(run)
+    found = [attempt for attempt in attempts if attempt.step == step]
+    if not found:
+        raise AttemptNotRecordedError(run.run_id, step, None, 0, list(dict.fromkeys(one.step for one in attempts)))
+    return found
+
+
 def recorded_assignment(
     run: RecordedRun, programs: RunPrograms, step: str, generation: int | None = None
 ) -> tuple[Assignment, AttemptRecord]:
@@ -58,7 +72,7 @@ def recorded_assignment(
         AttemptNotRecordedError: the step has no such attempt.
         UnknownEventError: a row can't be read by this version of the software.
     """
-    attempts = attempts_of(run, step)
+    attempts = recorded_attempts(run, step)
     wanted = [one for one in attempts if generation in {None, one.generation}]
     if not wanted:
         raise AttemptNotRecordedError(run.run_id, step, generation, len(attempts))

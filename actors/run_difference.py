@@ -11,6 +11,7 @@ import msgspec
 from ductor.actors.verify import event_values, first_difference
 from ductor.definitions.values import JsonValue
 from ductor.journal.recorded import RecordedRun
+from ductor.journal.replay import Change, object_changes
 from ductor.journal.state import NodeState, RunState
 
 _OWN_TO_EACH_RUN: Final = frozenset({
@@ -42,6 +43,7 @@ class RunDifference(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         version, event_index: the first decision that differs, in the first run; None where all are the same.
         event, other_event: both sides of it; None for a run that has ended before.
+        changes: what differs in it, where both sides are events of one type.
     """
 
     run_id: str
@@ -53,6 +55,7 @@ class RunDifference(msgspec.Struct, frozen=True, kw_only=True):
     event_index: int | None = None
     event: JsonValue = None
     other_event: JsonValue = None
+    changes: tuple[Change, ...] = ()
     steps: tuple[DifferentStep, ...] = ()
 
 
@@ -70,6 +73,7 @@ def run_difference(run: RecordedRun, other: RecordedRun) -> RunDifference:
         event_index=index,
         event=event,
         other_event=other_event,
+        changes=_changes(event, other_event),
         steps=tuple(_different_steps(state, other_state)),
     )
 
@@ -113,6 +117,12 @@ def _comparable(event: JsonValue) -> JsonValue:
     if event.get("type") == "message_received":
         return {key: _comparable(value) for key, value in event.items()}
     return {key: value for key, value in event.items() if key not in own}
+
+
+def _changes(event: JsonValue, other: JsonValue) -> tuple[Change, ...]:
+    if not isinstance(event, dict) or not isinstance(other, dict) or event.get("type") != other.get("type"):
+        return ()
+    return tuple(object_changes(event, other))
 
 
 def _different_steps(state: RunState, other: RunState) -> Iterator[DifferentStep]:

@@ -127,17 +127,19 @@ class MissingVersionError(JournalError):
         run_id: which run.
         version: the first row that is missing.
         begins_at: the first version that is left of a journal that was compacted; 0 for any other.
+        ends_at: the last version, where somebody asked for one outside of the journal; 0 where one is lost.
     """
 
     code = "missing_version"
 
-    def __init__(self, run_id: str, version: int, begins_at: int = 0) -> None:
-        self.run_id, self.version, self.begins_at = run_id, version, begins_at
-        why = (
-            f"was compacted away; its history begins at version {begins_at}, ask for that or a later one"
-            if begins_at
-            else "is missing; ask for versions that exist"
-        )
+    def __init__(self, run_id: str, version: int, begins_at: int = 0, ends_at: int = 0) -> None:
+        self.run_id, self.version, self.begins_at, self.ends_at = run_id, version, begins_at, ends_at
+        if begins_at:
+            why = f"was compacted away; its history begins at version {begins_at}, ask for that or a later one"
+        elif ends_at:
+            why = f"does not exist; it has versions up to {ends_at}, and 0 is before the first"
+        else:
+            why = "is missing: rows were lost, or the journal was given without them"
         super().__init__(f"run {run_id}: version {version} of its journal {why}")
 
 

@@ -57,7 +57,7 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
         if 1 <= version < first:
             raise MissingVersionError(self.run_id, version, begins_at=first)
         if not first <= version < first + len(self.rows):
-            raise MissingVersionError(self.run_id, version)
+            raise MissingVersionError(self.run_id, version, ends_at=first + len(self.rows) - 1)
         return self.rows[version - first]
 
     def values(self) -> dict[str, JsonValue]:

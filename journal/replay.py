@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from ductor.definitions.values import JsonValue
+from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.chain import link
 from ductor.journal.codec import decode_events, decode_state, decode_value
 from ductor.journal.compaction import go_on_from, is_compacted, state_before
@@ -132,6 +132,16 @@ def difference(before: RunState, after: RunState) -> list[Change]:
         *_node_changes(before.nodes, after.nodes),
         *_changes(("timers",), before.timers.deadlines(), after.timers.deadlines()),
     ]
+
+
+def object_changes(before: JsonObject, after: JsonObject, path: tuple[str, ...] = ()) -> Iterator[Change]:
+    """What differs between two JSON objects, by the innermost keys."""
+    for change in _changes(path, before, after):
+        old, new = change.before, change.after
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from object_changes(old, new, change.path)
+        else:
+            yield change
 
 
 def _beginning(run_id: str, version: int | None, snapshot: Snapshot | None) -> RunState:

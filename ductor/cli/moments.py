@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ductor.cli.output import json_text, print_json, print_table, timestamp
-from ductor.cli.rows import print_row
+from ductor.cli.rows import print_row, readable
 from ductor.definitions.values import JsonObject
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 VALUE_WIDTH = 60
 INPUT_WIDTH = 2_000
+MAX_CHANGES = 20
+"""Fields of one event that are told to differ."""
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,9 +94,7 @@ def print_changes(changes: Sequence["Change"], output: str) -> None:
         print_json(list(changes))
         return
     for change in changes:
-        path = ".".join(change.path)
-        before, after = _value(change.before), _value(change.after)
-        print(f"{path}: {before} → {after}")
+        print(_changed(change))
     if not changes:
         print("nothing changed")
 
@@ -135,6 +135,10 @@ def print_run_difference(difference: "RunDifference", output: str) -> None:
         print(f"first difference: row {difference.version}, event {difference.event_index}")
         print(f"  {json_text(difference.event, INPUT_WIDTH)}")
         print(f"  {json_text(difference.other_event, INPUT_WIDTH)}")
+        for change in difference.changes[:MAX_CHANGES]:
+            print(f"  {_changed(change)}")
+        if len(difference.changes) > MAX_CHANGES:
+            print(f"  and {len(difference.changes) - MAX_CHANGES} more")
     cells = [
         (
             step.step,
@@ -169,8 +173,16 @@ def _told(waiting: str, error: object, output: object) -> str:
     return json_text(output, VALUE_WIDTH) if output is not None else ""
 
 
-def _value(value: object) -> str:
-    return "nothing" if value is msgspec.UNSET else json_text(value, INPUT_WIDTH)
+def _changed(change: "Change") -> str:
+    name = "due_at_us" if change.path[0] == "timers" else change.path[-1]
+    return f"{'.'.join(change.path)}: {_value(name, change.before)} → {_value(name, change.after)}"
+
+
+def _value(name: str, value: object) -> str:
+    if value is msgspec.UNSET:
+        return "nothing"
+    told = readable(name, value)
+    return json_text(value, INPUT_WIDTH) if told is value else f"{told} UTC"
 
 
 def _took(attempt: "AttemptRecord") -> str:

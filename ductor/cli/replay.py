@@ -78,14 +78,12 @@ def replay(
     functions
         Where the functions are that expressions of the definition call: `module:attribute`.
     """
-    from ductor.cli.arguments import ArgumentError
     from ductor.cli.recorded import recorded_replay
     from ductor.cli.session import run_async
     from ductor.cli.verdicts import print_verification, print_what_if
     from ductor.handlers import load_functions
 
-    if calling.call != (calling.step is not None):
-        raise ArgumentError("--call", "it goes together with `--step REF`")
+    _check(looking, calling, verify=verify, against=bool(against))
     library = load_functions(functions) if functions is not None else None
     found = run_async(recorded_replay(run, database, output.output, library))
     if verify:
@@ -98,6 +96,36 @@ def replay(
         other = run_async(recorded_replay(looking.diff_run, database, output.output, library))
         return _compare(found, other, output)
     return _look(found, looking, output)
+
+
+def _check(looking: Looking, calling: Calling, *, verify: bool, against: bool) -> None:
+    """Refuse what would be passed over in silence. Raises ArgumentError."""
+    from ductor.cli.arguments import ArgumentError
+
+    if calling.call != (calling.step is not None):
+        raise ArgumentError("--call", "it goes together with `--step REF`")
+    details = {"--generation": calling.generation is not None, "--tasks": bool(calling.tasks), "--pdb": calling.pdb}
+    for name, is_given in details.items():
+        if is_given and not calling.call:
+            raise ArgumentError(name, "it goes together with `--step REF --call`")
+    if looking.to is not None and looking.from_ is None:
+        raise ArgumentError("--to", "it goes together with `--from A`")
+    if looking.from_ is not None and looking.to is not None and looking.to < looking.from_:
+        raise ArgumentError("--to", f"{looking.to} comes before `--from {looking.from_}`")
+    questions = {
+        "--verify": verify,
+        "--against": against,
+        "--call": calling.call,
+        "--diff-run": looking.diff_run is not None,
+        "--attempts": looking.attempts is not None,
+        "--diff": looking.diff is not None,
+        "--from": looking.from_ is not None,
+        "--step-through": looking.step_through,
+        "--at": looking.at is not None and not looking.step_through,
+    }
+    asked = [name for name, is_asked in questions.items() if is_asked]
+    if len(asked) > 1:
+        raise ArgumentError(asked[1], f"it does not go together with `{asked[0]}`: ask one after the other")
 
 
 def _look(replay: "Replay", looking: Looking, output: OutputOptions) -> int:
@@ -124,6 +152,9 @@ def _show(replay: "Replay", at: int | None, from_: int | None, to: int | None, o
     first = from_ if from_ is not None else at if at is not None else replay.version
     last = to if to is not None else replay.version if from_ is not None else first
     versions = range(first, last + 1)
+    for version in (first, last):
+        if version:
+            replay.run.row(version)  # before anything is printed
     if output.output == "table":
         for number, version in enumerate(versions):
             if number:
@@ -138,13 +169,10 @@ def _show(replay: "Replay", at: int | None, from_: int | None, to: int | None, o
 
 
 def _attempts(replay: "Replay", step: str, output: OutputOptions) -> int:
-    from ductor.actors.errors import AttemptNotRecordedError
+    from ductor.actors.handler_replay import recorded_attempts
     from ductor.cli.moments import print_attempts
 
-    found = replay.attempts(step)
-    if not found:
-        raise AttemptNotRecordedError(replay.run_id, step, None, 0)
-    print_attempts(found, output.output)
+    print_attempts(recorded_attempts(replay.run, step), output.output)
     return 0
 
 

@@ -19,7 +19,7 @@ def print_row(row: HistoryRow, output: OutputFormat) -> None:
         return
     for number, event in enumerate(row.events):
         fields = {name: getattr(event, name) for name in event.__struct_fields__}
-        told = {name: _readable(name, value) for name, value in fields.items() if value not in (None, "", (), {})}
+        told = {name: readable(name, value) for name, value in fields.items() if value not in (None, "", (), {})}
         where = f"{row.version:>5}  {timestamp(row.at_us)}" if number == 0 else " " * 26
         text = parked(event) if isinstance(event, NodeParked) else json_text(told, EVENT_WIDTH)
         print(f"{where}  {event.__struct_config__.tag} {text}", flush=True)
@@ -42,5 +42,6 @@ def _people(data: JsonValue) -> str:
     return (f" of {who}" if who else "") + (f": {title}" if title else "")
 
 
-def _readable(name: str, value: object) -> object:
+def readable(name: str, value: object) -> object:
+    """A field's value for people: a moment as one, anything else as it is."""
     return timestamp(value) if name.endswith("_us") and isinstance(value, int) and value >= MOMENT_US else value

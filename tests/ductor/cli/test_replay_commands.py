@@ -114,7 +114,30 @@ def test_a_moment_as_json(call: Command):
 def test_a_row_that_does_not_exist(call: Command):
     code, _, error = call("replay", "done.jsonl", "--at", "4")
     assert code == 2
-    assert "version 4 of its journal is missing" in error
+    assert "version 4 of its journal does not exist; it has versions up to 3, and 0 is before the first" in error
+    for arguments in (("--at", "-1"), ("--from", "2", "--to", "4"), ("--diff", "1", "9")):
+        code, out, error = call("replay", "done.jsonl", *arguments)
+        assert (code, out, "does not exist" in error) == (2, "", True), arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refusal"),
+    [
+        (("--verify", "--at", "2"), "--at: it does not go together with `--verify`"),
+        (("--verify", "--against", "order.yaml"), "--against: it does not go together with `--verify`"),
+        (("--attempts", "ship", "--diff", "1", "2"), "--diff: it does not go together with `--attempts`"),
+        (("--from", "1", "--step-through"), "--step-through: it does not go together with `--from`"),
+        (("--to", "2"), "--to: it goes together with `--from A`"),
+        (("--from", "3", "--to", "2"), "--to: 2 comes before `--from 3`"),
+        (("--pdb",), "--pdb: it goes together with `--step REF --call`"),
+        (("--tasks", "replayed_handlers"), "--tasks: it goes together with `--step REF --call`"),
+        (("--generation", "1"), "--generation: it goes together with `--step REF --call`"),
+    ],
+)
+def test_no_option_is_passed_over_in_silence(call: Command, arguments: tuple[str, ...], refusal: str):
+    code, out, error = call("replay", "done.jsonl", *arguments)
+    assert (code, out) == (2, "")
+    assert refusal in error
 
 
 def test_one_of_several_runs_is_named(call: Command, files: dict[str, bytes]):
@@ -134,6 +157,12 @@ def test_changes_between_two_rows(call: Command):
     _, out, _ = call("replay", "waiting.jsonl", "--diff", "2", "3", "-o", "json")
     assert {"path": ["context", "note"], "after": "hello"} in json.loads(out)
     assert call("replay", "done.jsonl", "--diff", "2", "2")[1] == "nothing changed\n"
+
+
+def test_changes_tell_moments_as_moments(call: Command):
+    _, out, _ = call("replay", "done.jsonl", "--diff", "0", "1")
+    assert "timers.@timeout: nothing → 2026-01-31 00:00:00 UTC" in out
+    assert "nodes.reserve.dispatched_at_us: 0 → 2026-01-01 00:00:00 UTC" in out
 
 
 def test_walking_through(call: Command, monkeypatch: pytest.MonkeyPatch):
@@ -166,7 +195,7 @@ def test_attempts_beside_each_other(call: Command):
     assert '{"total":10}' in out
     code, _, error = call("replay", "done.jsonl", "--attempts", "nothing")
     assert code == 3
-    assert "step 'nothing' has no record of an attempt" in error
+    assert "step 'nothing' has no attempts; these have: reserve, ship" in error
 
 
 def test_two_runs_beside_each_other(call: Command):
@@ -174,6 +203,9 @@ def test_two_runs_beside_each_other(call: Command):
     assert code == 1
     assert "first difference: row 1, event 0" in out
     assert ["approve", "skipped", "waiting"] in [line.split() for line in out.splitlines()]
+    assert '  trigger.sku: "large" → "dear"' in out.splitlines()
+    _, out, _ = call("replay", "done.jsonl", "--diff-run", "waiting.jsonl", "-o", "json")
+    assert {"path": ["trigger", "sku"], "before": "large", "after": "dear"} in json.loads(out)["changes"]
     code, out, _ = call("replay", "done.jsonl", "--diff-run", "done.jsonl")
     assert (code, "every decision is the same" in out) == (0, True)
 
@@ -275,7 +307,7 @@ def test_a_handler_is_called_under_the_debugger(call: Command, monkeypatch: pyte
 
 def test_what_there_is_not_to_call(call: Command):
     code, _, error = call("replay", "done.jsonl", "--step", "ship", "--call")
-    assert (code, "there is no handler 'ship'" in error) == (2, True)
+    assert (code, "there is no handler 'ship'; name the module" in error) == (2, True)
     arguments = ("--call", "--tasks", "replayed_handlers")
     assert call("replay", "waiting.jsonl", "--step", "ship", *arguments)[0] == 3
     assert call("replay", "done.jsonl", "--step", "ship", "--generation", "2", *arguments)[0] == 3
