@@ -404,7 +404,8 @@ class Engine:
             self.set_aside(run_id, error if isinstance(error, Exception) else RuntimeError(repr(error)))
             return
         fields = run_fields(run_id, actor.state)
-        _log.warning("the coordinator of run %s failed (%d in a row)", run_id, failures, exc_info=error, extra=fields)
+        level = logging.DEBUG if isinstance(error, StoreUnavailableError) else logging.WARNING
+        _log.log(level, "the coordinator of run %s failed (%d in a row)", run_id, failures, exc_info=error, extra=fields)
         self.wake_later(run_id)
 
     def message_undelivered(self, actor: Coordinator, message: object) -> None:
@@ -438,7 +439,7 @@ class Engine:
             await self.store.append_attempt(row_of(result), payloads)
         except StoreUnavailableError as error:
             fields = attempt_fields(result.token)
-            _log.warning(
+            _log.debug(
                 "a result of run %s stays in memory until the database is back: %s", result.run_id, error, extra=fields
             )
             self.wake_later(result.run_id)

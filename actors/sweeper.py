@@ -327,7 +327,7 @@ async def _guarded(work: Awaitable[None]) -> None:
     """What fails is tried again by the next sweep: a sweeper that ended would repair nothing any more."""
     try:
         await work
-    except (StoreUnavailableError, QueueUnavailableError) as error:
-        _log.warning("%s", error)
+    except (StoreUnavailableError, QueueUnavailableError) as error:  # both say for themselves that they are away
+        _log.debug("%s", error)
     except Exception:  # noqa: BLE001 - logged with its traceback, and tried again
         _log.exception("a part of a sweep failed")
