@@ -78,7 +78,7 @@ class Digests:
                     del self._parked[run_id]
                 await self._join(await self._store.unjoined_digests(run_ids, RUNS_PER_LOOK))
         except StoreUnavailableError as error:  # the sweeper finds what is left undone
-            _log.warning("%s", error)
+            _log.debug("%s", error)
         finally:
             self._is_joining = False
 
@@ -113,4 +113,4 @@ class Digests:
         try:
             await self._close(window)
         except StoreUnavailableError as error:  # the sweeper finds it
-            _log.warning("%s", error)
+            _log.debug("%s", error)

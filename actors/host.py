@@ -266,7 +266,7 @@ class EngineHost(Client):
             await queue.close()
 
     def _queue_disturbed(self, disturbance: QueueDisturbance) -> None:
-        _log.warning("the queue was disturbed: %s", disturbance)
+        _log.warning("attempts without a result go to the queue once more: %s", disturbance)
         for listener in tuple(self.on_disturbance):
             listener(disturbance)
 
@@ -296,7 +296,7 @@ class EngineHost(Client):
         try:
             workers = await self.workers()
         except StoreUnavailableError as error:  # what is known here is told all the same
-            _log.warning("which workers live can't be told: %s", error)
+            _log.debug("which workers live can't be told: %s", error)
             workers = ()
         return engine.waiting_for_handler(workers)
 

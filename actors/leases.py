@@ -78,7 +78,7 @@ class Leases:
                 self._waiting[key] = None
         except StoreUnavailableError as error:  # the sweeper finds this key and those that wait
             self._waiting.clear()
-            _log.warning("%s", error)
+            _log.debug("%s", error)
         except DuctorError as error:  # one key must not keep others from being looked at
             _log.error("the lease %s can't be granted: %s", key, error)
         finally:

@@ -45,7 +45,7 @@ async def queued_attempts(
                 for start in range(0, len(tokens), MAX_ITEMS_PER_CALL):
                     held.update(await opened.held(name, tokens[start : start + MAX_ITEMS_PER_CALL]))
     except QueueUnavailableError as error:
-        _log.warning("where attempts of run %s are can't be told: %s", state.run_id, error)
+        _log.debug("where attempts of run %s are can't be told: %s", state.run_id, error)
         return None
     return held
 

@@ -308,7 +308,7 @@ class RemoteTasks:
                 await self._withdraw_batch()
                 pause_s = RETRY_FIRST_S
             except QueueUnavailableError as error:
-                _log.warning("%s", error)
+                _log.debug("%s", error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, RETRY_MAX_S)
 

@@ -39,6 +39,7 @@ class ResultReporter:
         self._store, self._reported = store, reported
         self._waiting: dict[str, AttemptResult] = {}
         self._reporting: asyncio.Task[None] | None = None
+        self._refusal: StoreUnavailableError | OverloadedError | None = None
         self._quiet = asyncio.Event()
         self._quiet.set()
 
@@ -68,7 +69,7 @@ class ResultReporter:
         return len(self._waiting)
 
     async def _report_all(self) -> None:
-        pause_s = RETRY_FIRST_S
+        pause_s, reported, is_held_up = RETRY_FIRST_S, 0, False
         while self._waiting:
             batch = list(islice(self._waiting.items(), MAX_ITEMS_PER_CALL))
             answers = await asyncio.gather(*(self._append(result) for _, result in batch))
@@ -76,12 +77,19 @@ class ResultReporter:
             for token in durable:
                 del self._waiting[token]
             if durable:
+                reported += len(durable)
                 await self._reported(durable)
             if len(durable) < len(batch):
+                if self._refusal is not None and not is_held_up:
+                    is_held_up, reported = True, 0
+                    _log.warning("results stay in memory until the database takes them: %s", self._refusal)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, RETRY_MAX_S)
             else:
                 pause_s = RETRY_FIRST_S
+        if is_held_up:
+            _log.warning("the database has the results that stayed in memory, %d of them", reported)
+        self._refusal = None
         self._reporting = None
         self._quiet.set()
 
@@ -92,9 +100,8 @@ class ResultReporter:
             await self._store.append_attempt(row_of(result), payloads)
         except (StoreUnavailableError, OverloadedError) as error:
             fields = attempt_fields(result.token)
-            _log.warning(
-                "the result of %s stays in memory until the database takes it: %s", result.token, error, extra=fields
-            )
+            _log.debug("the result of %s stays in memory: %s", result.token, error, extra=fields)
+            self._refusal = error
             return False
         except ValueRefusedError as error:  # and would refuse it again: that is what becomes of the attempt
             fields = attempt_fields(result.token)

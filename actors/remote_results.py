@@ -67,7 +67,7 @@ class ResultWatch:
             try:
                 await self._look()
             except StoreUnavailableError as error:
-                _log.warning("%s", error)
+                _log.debug("%s", error)
                 await asyncio.sleep(UNAVAILABLE_PAUSE_S)
             except Exception:  # noqa: BLE001 - logged with its traceback; sweeps go on, and so does this
                 _log.exception("looking for results of workers failed")

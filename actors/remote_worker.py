@@ -226,8 +226,8 @@ class RemoteWorker:
                     visibility_ms=self.options.visibility_ms,
                     wait_ms=LEASE_WAIT_MS,
                 )
-            except QueueUnavailableError as error:
-                _log.warning("%s", error)
+            except QueueUnavailableError as error:  # its tiers say for themselves that they are away
+                _log.debug("%s", error)
                 await asyncio.sleep(UNAVAILABLE_PAUSE_S)
                 continue
             for lease in leases:
@@ -279,7 +279,7 @@ class RemoteWorker:
                     return
                 assignment = msgspec.structs.replace(assignment, input=decode_value(text))
         except StoreUnavailableError as error:
-            _log.warning("%s is given back: %s", lease.item.token, error, extra=attempt_fields(lease.item.token))
+            _log.debug("%s is given back: %s", lease.item.token, error, extra=attempt_fields(lease.item.token))
             await asyncio.sleep(NO_HANDLER_PAUSE_S)
             self._let_go(lease.item.token)
             await self._give_back([lease])
@@ -431,7 +431,7 @@ class RemoteWorker:
             try:
                 await work()
             except (QueueUnavailableError, StoreUnavailableError) as error:
-                _log.warning("%s", error)
+                _log.debug("%s", error)
             except Exception:  # noqa: BLE001 - logged with its traceback, and tried again
                 _log.exception("looking after leases failed")
 

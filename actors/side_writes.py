@@ -35,7 +35,7 @@ class SideWrites:
         try:
             await self._store.save_snapshot(snapshot)
         except StoreUnavailableError as error:
-            _log.warning("no snapshot of run %s: %s", snapshot.run_id, error, extra=run_fields(snapshot.run_id))
+            _log.debug("no snapshot of run %s: %s", snapshot.run_id, error, extra=run_fields(snapshot.run_id))
 
     async def _ask_for_compaction(self, run_id: str, version: int) -> None:
         request = Control(run_id=run_id, request_id=f"compact at version {version}", kind="compact", by="ductor")

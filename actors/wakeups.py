@@ -79,7 +79,7 @@ class Wakeups:
             try:
                 await self._send()
             except QueueUnavailableError as error:
-                _log.warning("%d wakeups are left to sweepers: %s", len(self._unsent), error)
+                _log.debug("%d wakeups are left to sweepers: %s", len(self._unsent), error)
                 self._unsent.clear()
                 await asyncio.sleep(UNAVAILABLE_PAUSE_S)
             if not self._unsent and not self._is_stopping:
@@ -107,7 +107,7 @@ class Wakeups:
                 if leases:
                     await self._queue.acknowledge(leases)
             except QueueUnavailableError as error:
-                _log.warning("wakeups by others come late: %s", error)
+                _log.debug("wakeups by others come late: %s", error)
                 await asyncio.sleep(UNAVAILABLE_PAUSE_S)
 
     def _take(self, token: str, read: Callable[[], object]) -> None:

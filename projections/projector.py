@@ -30,6 +30,7 @@ import asyncpg
 import msgspec
 
 from ductor.definitions.errors import DuctorError
+from ductor.journal.postgres.outage import Outage
 from ductor.journal.postgres.store import PostgresStore
 from ductor.journal.records import FeedPosition
 from ductor.projections import checkpoints, generations
@@ -113,6 +114,7 @@ class Projector:
         self._options = options or ProjectorOptions()
         self._given_database = database
         self._database = database or ModelDatabase(store.settings)
+        self._outage = Outage("the database of projections")
         self._members: dict[Key, Member] = {}
         self._claimed_at_s: float | None = None
         self._pages = FeedPages(store, self._database, self._options.batch_bytes)
@@ -179,7 +181,7 @@ class Projector:
             try:
                 has_worked = await self.turn()
             except DATABASE_AWAY as error:
-                _log.warning("projections wait for the database: %s", failure_text(error))
+                self._outage.note_failure(error)
                 await self._pause(backoff_ms)
                 backoff_ms = min(2 * backoff_ms, options.backoff_max_ms)
                 continue
@@ -187,6 +189,7 @@ class Projector:
                 _log.exception("projections: a turn failed, and is tried again")
                 await self._pause(options.backoff_max_ms)
                 continue
+            self._outage.note_answer()
             backoff_ms = options.backoff_first_ms
             if has_worked:
                 pause_ms = options.busy_poll_ms

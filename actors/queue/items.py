@@ -242,3 +242,9 @@ class QueueDisturbance(msgspec.Struct, frozen=True, kw_only=True):
     reason: Literal["unavailable", "epoch_changed"]
     previous_epoch: str = ""
     epoch: str = ""
+
+    def __str__(self) -> str:
+        """For the log."""
+        if self.reason == "unavailable":
+            return f"{self.tier} can't be asked for what it holds"
+        return f"{self.tier} may have lost what it held: its epoch was {self.previous_epoch}, and is {self.epoch}"

@@ -337,7 +337,7 @@ class TieredQueue:
         except QueueUnavailableError as error:
             if self._away_since_s is not None:
                 raise
-            _logger.warning("the second tier of the queue is not looked at: %s", error.reason)
+            _logger.debug("%s is not looked at: %s", self._second_name, error.reason)  # it says itself that it is away
             return []
         if leases:
             self._note_in_second(lease.item.queue for lease in leases)
@@ -391,7 +391,12 @@ class TieredQueue:
             self._are_owners_told = False
             self._holdings.ask_again()
             self._is_adoption_due = True
-            _logger.warning("the first tier of the queue is away, the second one serves: %s", reason)
+            _logger.warning(
+                "the queue goes on in %s, slower, until %s is back: %s",
+                _spoken(self._second_name),
+                _spoken(self._first_name),
+                reason,
+            )
 
     async def _watch(self) -> None:
         """Probe the first tier until the queue is closed: nobody may be asking it, and somebody must find it back."""
@@ -405,7 +410,7 @@ class TieredQueue:
                 try:
                     await self._adopt_if_due()
                 except QueueUnavailableError as error:
-                    _logger.warning("the second tier does not count yet what is in flight: %s", error.reason)
+                    _logger.debug("%s does not count yet what is in flight: %s", self._second_name, error.reason)
 
     async def _closes_within(self, timeout_ms: int) -> bool:
         try:
@@ -426,7 +431,8 @@ class TieredQueue:
             self._removals.discard(*removals)
         self._holdings.ask_again()
         await self._holdings.adopt_into(self._first, self._first_name)
-        _logger.warning("the first tier of the queue is back")
+        away_s = asyncio.get_running_loop().time() - self._away_since_s
+        _logger.warning("the queue is in %s again after %.1f s", _spoken(self._first_name), away_s)
         self._away_since_s = None
 
     def _tell_owners(self) -> None:
@@ -435,6 +441,10 @@ class TieredQueue:
         if asyncio.get_running_loop().time() - self._away_since_s >= OWNERS_TOLD_AFTER_MS / 1_000:
             self._are_owners_told = True
             self._on_disturbance(QueueDisturbance(tier=self._first_name, reason="unavailable"))
+
+
+def _spoken(tier: str) -> str:
+    return {"redis": "Redis", "postgres": "PostgreSQL"}.get(tier, tier)
 
 
 def _withdrawal(queue: str, tokens: Sequence[str]) -> Callable[[DistributedQueue], Awaitable[Mapping[str, TokenState]]]:

@@ -8,7 +8,8 @@ import asyncpg
 
 from ductor.journal.errors import OverloadedError, StoreUnavailableError, ValueRefusedError
 from ductor.journal.postgres.callers import CallersConnection
-from ductor.journal.postgres.failures import CONNECTION_ERRORS, classify, refused_field, unavailable
+from ductor.journal.postgres.failures import CONNECT_ERRORS, CONNECTION_ERRORS, classify, refused_field, unavailable
+from ductor.journal.postgres.outage import Outage
 from ductor.journal.postgres.pool import close_pool, open_pool
 from ductor.journal.postgres.settings import PLANNER_SETTINGS, ConnectionSettings
 from ductor.journal.postgres.statements import QUERIES, Statement
@@ -42,20 +43,28 @@ class Database:
     Every query here may be sent twice: reads, and writes that are idempotent by their key.
     """
 
-    def __init__(self, settings: ConnectionSettings) -> None:
+    def __init__(self, settings: ConnectionSettings, *, user: str = "the store") -> None:
+        """Args: `user` is whose connections these are, for the log."""
         self._settings = settings
+        self._outage = Outage(f"the database of {user}")
         self._pool: asyncpg.Pool | None = None
         self._active = 0
 
     async def open(self) -> None:
         """Connect. Raises StoreUnavailableError."""
-        self._pool = await open_pool(
+        pool = await open_pool(
             self._settings,
-            min_size=1,
+            min_size=0,  # a pool that keeps a floor logs a traceback for each try while the server is away
             max_size=self._settings.pool_size,
             statement_cache_size=STATEMENT_CACHE_SIZE,
             server_settings={"application_name": "ductor", **PLANNER_SETTINGS},
         )
+        try:
+            async with pool.acquire(timeout=self._settings.connect_timeout_s):
+                self._pool = pool
+        except CONNECT_ERRORS as error:
+            pool.terminate()
+            raise unavailable(error) from error
 
     async def close(self) -> None:
         """Disconnect, waiting for queries that run."""
@@ -112,13 +121,23 @@ class Database:
                     if self._settings.through_pooler and not self._settings.prepared_statements:
                         # an unnamed statement lives in two messages; only a transaction keeps them on one connection
                         async with connection.transaction():
-                            return await connection.fetch(statement.text, *arguments)
-                    return await connection.fetch(statement.text, *arguments)
+                            rows = await connection.fetch(statement.text, *arguments)
+                    else:
+                        rows = await connection.fetch(statement.text, *arguments)
             except Exception as error:
                 failure = classify(error)
                 if failure == "content":
                     raise ValueRefusedError(query, refused_field(error, statement.parameters), str(error)) from error
                 # a server that did not answer in time gets no second chance to keep the caller waiting
                 if attempt >= ATTEMPTS or isinstance(error, TimeoutError):
-                    raise unavailable(error) from error
-            attempt += 1
+                    raise self._away(error) from error
+                attempt += 1
+            else:
+                if self._outage.failed:
+                    self._outage.note_answer()
+                return rows
+
+    def _away(self, error: Exception) -> StoreUnavailableError:
+        away = unavailable(error)
+        self._outage.note_failure(away)
+        return away

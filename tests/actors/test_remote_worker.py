@@ -126,7 +126,7 @@ async def test_a_worker_that_leaves_lets_attempts_finish():
 
 
 @virtual_time
-async def test_results_are_kept_while_the_database_is_away():
+async def test_results_are_kept_while_the_database_is_away(caplog: pytest.LogCaptureFixture):
     bench, calls = RemoteBench(), list[str]()
     store = AwayStore(bench.store)
     async with bench.host(ONE) as host:
@@ -148,6 +148,11 @@ async def test_results_are_kept_while_the_database_is_away():
         assert (await host.outcome(run_id, timeout_ms=7_000)).status == "completed"
         assert len(calls) == 1
         await worker.stop()
+    lines = [one.getMessage() for one in caplog.records if one.name == "ductor.actors.remote_reports"]
+    assert [line.partition(":")[0] for line in lines] == [
+        "results stay in memory until the database takes them",
+        "the database has the results that stayed in memory, 1 of them",
+    ]
 
 
 @virtual_time

@@ -61,7 +61,7 @@ class PostgresQueue:
     """See `DistributedQueue`."""
 
     def __init__(self, settings: ConnectionSettings) -> None:
-        self._database = Database(settings)
+        self._database = Database(settings, user="the queue")
         self._lease_calls = LeaseCalls(self.release)
         self._nudge = asyncio.Event()
         self._pacing = Pacing(POLL_MAX_MS)

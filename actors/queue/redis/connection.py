@@ -172,7 +172,6 @@ class RedisConnection:
             self._disturbed(previous, epoch)
 
     def _disturbed(self, previous: str, epoch: str) -> None:
-        _logger.warning("Redis may have lost what the queue held: epoch %s is now %s", previous, epoch)
         self._on_disturbance(QueueDisturbance(tier=TIER, reason="epoch_changed", previous_epoch=previous, epoch=epoch))
 
 
