@@ -25,7 +25,8 @@ from ductor.journal.embedded import EmbeddedPostgres
 from ductor.journal.embedded.cluster import Options
 from ductor.journal.postgres import migrate
 
-TEMPLATE = "ductor_template"
+TEMPLATE = f"ductor_template_{os.getpid()}"
+"""Test processes that share a server have one each."""
 SESSION_OPTIONS: Options = {
     "max_connections": 200,
     "shared_buffers": "32MB",

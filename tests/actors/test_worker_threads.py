@@ -152,9 +152,9 @@ async def heartbeats_from_a_thread() -> None:
         return "done"
 
     desk = Desk(beats)
-    desk.pool.offer(assignment("beats", heartbeat_ms=900))
+    desk.pool.offer(assignment("beats", heartbeat_ms=2_400))
     for number in range(3):  # together longer than the limit, and without waking the loop
-        threading.Timer(0.4 * (number + 1), go_on.release).start()
+        threading.Timer(0.9 * (number + 1), go_on.release).start()
     (finished,) = await desk.results(1)
     assert finished.output == "done"
     await desk.pool.close()

@@ -13,6 +13,7 @@ from ductor.definitions.build import task, workflow
 from ductor.journal.clock import SystemClock
 from ductor.journal.memory import MemoryStore
 from tests.ductor.flows import ORDER, charge, charge_for_ever, reserve
+from tests.postgres_fixtures import TEMPLATE
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ async def test_a_host_lives_as_long_as_an_application(store):
 
 def test_the_sync_client_makes_the_same_calls(tmp_path, postgres_server, flows):
     async def prepare() -> str:
-        await postgres_server.create_database("sync_client", template="ductor_template")
+        await postgres_server.create_database("sync_client", template=TEMPLATE)
         return str(postgres_server.dsn("sync_client"))
 
     dsn = asyncio.run(prepare())

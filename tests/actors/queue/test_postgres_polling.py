@@ -4,9 +4,12 @@ import asyncio
 from typing import Any
 
 import asyncpg
+import pytest
 
 from ductor.actors.queue.distributed import MAX_QUEUES_PER_LEASE
 from ductor.actors.queue.items import QueueItem
+from ductor.actors.queue.pacing import BUSY_PAUSE_MS, QUIET_SHARE
+from ductor.actors.queue.postgres import queue as postgres_queue
 from ductor.actors.queue.postgres.queue import PAUSE_PER_QUEUE_MS, POLL_MAX_MS, PostgresQueue
 from ductor.journal.postgres.settings import ConnectionSettings
 from tests.postgres_fixtures import Database
@@ -41,19 +44,33 @@ async def test_an_idle_queue_is_asked_once_a_second(database: Database):
         await queue.close()
 
 
-async def test_items_of_another_process_are_seen_soon_while_items_come(database: Database):
+async def test_items_of_another_process_are_seen_soon_while_items_come(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    """Its pauses are told, not its looks in some time: a busy machine has time for few of them."""
     consumer, producer = queue_of(database), queue_of(database)
     await consumer.open()
     await producer.open()
+    pauses_ms: list[float] = []
+    wait = postgres_queue._wait
+
+    async def noting_wait(nudge: asyncio.Event, timeout_ms: int) -> None:
+        pauses_ms.append(timeout_ms)
+        await wait(nudge, timeout_ms)
+
     try:
         for number in range(5):
             waiting = asyncio.create_task(lease(consumer, 10_000))
             await producer.enqueue([QueueItem(token=f"t{number}", queue="default", tenant="acme", body=b"null")])
             (leased,) = await waiting
             assert leased.item.token == f"t{number}"
-        looks = consumer.looks
-        assert await lease(consumer, 600) == []
-        assert consumer.looks - looks > 7  # pauses that double from 20 ms make 6
+        monkeypatch.setattr(postgres_queue, "_wait", noting_wait)
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        while len(pauses_ms) < 8:
+            assert await lease(consumer, 600) == []
+        quiet_ms = (loop.time() - began_s) * 1_000
+        assert max(pauses_ms) <= max(BUSY_PAUSE_MS, 2 * quiet_ms / QUIET_SHARE)
     finally:
         await consumer.close()
         await producer.close()
