@@ -50,6 +50,23 @@ class RunTerminatedError(RunUnsuccessfulError):
     how = "was terminated"
 
 
+class PortUnavailableError(DuctorError):
+    """The endpoint for metrics and health can't listen where it was told to.
+
+    Attributes:
+        address, port: where; the last of several ports that were tried.
+        reason: the system's words.
+    """
+
+    code = "port_unavailable"
+
+    def __init__(self, address: str, port: int, reason: str) -> None:
+        self.address, self.port, self.reason = address, port, reason
+        super().__init__(
+            f"metrics and health can't be told at {address}:{port}: {reason}; name another one, or stop what has it"
+        )
+
+
 class RequestNotFoundError(DuctorError):
     """Nothing was sent to a run, or asked of it, under this id; or no request to many runs has it.
 
@@ -110,6 +127,23 @@ class DefinitionNotInSourceError(DuctorError):
     def __init__(self, name: str, found: Sequence[str]) -> None:
         self.name, self.found = name, tuple(found)
         super().__init__(f"there is no definition {name!r} among {', '.join(self.found) or 'none'}; name its file")
+
+
+class NothingCheckedError(DuctorError):
+    """There was no recorded run that could be checked, so that nothing is proved.
+
+    Attributes:
+        not_covered: how many runs there were that none of the definitions at hand is for.
+    """
+
+    code = "nothing_checked"
+
+    def __init__(self, not_covered: int) -> None:
+        self.not_covered = not_covered
+        why = f"all {not_covered} runs are of other definitions" if not_covered else "no run fits"
+        super().__init__(
+            f"nothing was checked, so nothing is proved: {why}; look at the filters, files and names given"
+        )
 
 
 def unsuccessful(status: str, run_id: str, error: ErrorInfo | None) -> RunUnsuccessfulError:

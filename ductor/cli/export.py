@@ -42,7 +42,7 @@ def export(
     from ductor.cli.session import connected, run_async
 
     if runs and selection.is_given:
-        raise ArgumentError("--definition, --status, --since", "they go with no ids of runs")
+        raise ArgumentError("--definition, --status, --since, --limit", "they go with no ids of runs")
 
     async def work() -> int:
         async with connected(database, output.output) as client:

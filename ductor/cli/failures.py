@@ -35,6 +35,7 @@ EXIT_BY_CODE: Final = {
     "attempt_not_recorded": EXIT_NOT_FOUND,
     "not_a_scatter": EXIT_NOT_FOUND,
     "projection_not_found": EXIT_NOT_FOUND,
+    "nothing_checked": EXIT_NOT_FOUND,
     "wait_timeout": EXIT_WAIT_TIMEOUT,
     "control_refused": EXIT_CONFLICT,
     "import_refused": EXIT_CONFLICT,

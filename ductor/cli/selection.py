@@ -30,7 +30,7 @@ class RunSelection:
     @property
     def is_given(self) -> bool:
         """Whether anything is filtered by."""
-        return bool(self.definition or self.status or self.since)
+        return bool(self.definition or self.status or self.since or self.limit != DEFAULT_LIMIT)
 
 
 async def selected_run_ids(client: "Client", selection: RunSelection) -> AsyncIterator[str]:

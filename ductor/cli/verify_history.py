@@ -23,12 +23,13 @@ def verify_history(
     runs: Annotated[tuple[Path, ...], Parameter(negative="")] = (),
     functions: str | None = None,
     selection: RunSelection = RunSelection(),
+    follow: bool = True,
     database: DatabaseOptions = DatabaseOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
     """Check recorded runs under the definitions and the software at hand; tell the first event of each that differs.
 
-    Made for continuous integration: exit code 1 when any differs.
+    Made for continuous integration: exit code 1 when any differs, 3 when there was nothing to check.
 
     Parameters
     ----------
@@ -39,21 +40,30 @@ def verify_history(
         Export files; without any, the runs of the database that fit the filters.
     functions
         Where the functions are that expressions of the definitions call: `module:attribute`.
+    follow
+        With a run that others continue, or that continues others, check all runs of its chain; with `--no-follow` the
+        very runs that fit.
     """
+    from ductor.cli.arguments import ArgumentError
     from ductor.cli.failures import EXIT_FAILED, EXIT_OK
     from ductor.cli.output import print_json, progress, say
     from ductor.cli.session import run_async
     from ductor.definition_files import read_definitions
+    from ductor.errors import NothingCheckedError
     from ductor.handlers import load_functions
     from ductor.history_verifier import HistoryVerifier
 
+    if runs and selection.is_given:
+        raise ArgumentError(
+            "--definition, --status, --since, --limit", "they choose runs of the database, not of `--runs`"
+        )
     library = load_functions(functions) if functions is not None else None
     verifier = HistoryVerifier(read_definitions(*against) if against else (), functions=library)
     differing: list[HistoryFinding] = []
     counts = {"runs": 0, "rows": 0, "not_covered": 0}
 
     async def work() -> None:
-        async for run in _recorded(runs, selection, database, output):
+        async for run in _recorded(runs, selection, follow, database, output):
             if not verifier.covers(run):
                 counts["not_covered"] += 1
                 continue
@@ -72,13 +82,15 @@ def verify_history(
     say(f"{counts['runs']} runs ({counts['rows']} rows) checked, {len(differing)} differ", output.output)
     if counts["not_covered"]:
         say(f"{counts['not_covered']} runs are of other definitions, and were not checked", output.output)
+    if not counts["runs"]:
+        raise NothingCheckedError(counts["not_covered"])
     return EXIT_FAILED if differing else EXIT_OK
 
 
 async def _recorded(
-    files: tuple[Path, ...], selection: RunSelection, database: DatabaseOptions, output: OutputOptions
+    files: tuple[Path, ...], selection: RunSelection, follow: bool, database: DatabaseOptions, output: OutputOptions
 ) -> "AsyncIterator[RecordedRun]":
-    from ductor.cli.selection import selected_run_ids
+    from ductor.cli.selection import selected_run_ids, with_chains
     from ductor.cli.session import connected
     from ductor.replay import replay_files
 
@@ -87,7 +99,8 @@ async def _recorded(
             yield replay.run
         return
     async with connected(database, output.output) as client:
-        async for run_id in selected_run_ids(client, selection):
+        run_ids = selected_run_ids(client, selection)
+        async for run_id in with_chains(client, run_ids) if follow else run_ids:
             yield (await client.replay(run_id)).run
 
 

@@ -54,6 +54,9 @@ def test_a_chain_is_one_run_on_the_command_line(call: Call, host: Callable[..., 
         for which in ((run_id,), (shown["run_id"],), ("--definition", "account")):
             written = call("export", *which, "-f", "out.jsonl", *options, "-o", "json")
             assert json.loads(written.stdout)["runs"] == count, (which, options)
+    for options, count in (((), shown["iteration"] + 1), (("--no-follow",), 1)):
+        checked = call("verify-history", "--definition", "account", "--against", ".", *options, "-o", "json")
+        assert json.loads(checked.stdout)["runs"] == count, options
     both = call("export", run_id, shown["run_id"], "-f", "out.jsonl", "-o", "json")
     assert json.loads(both.stdout)["runs"] == shown["iteration"] + 1
     assert "applied" in call("receipt", run_id, "c-1").stdout

@@ -260,8 +260,10 @@ def test_histories_are_checked(call: Command, folder: Path, files: dict[str, byt
     assert differing["verdict"] == "needs mapping"
     (folder / "order.yaml").write_text(ORDER.replace("name: order", "name: another"))
     code, _, error = call("verify-history", "--runs", "both.jsonl", "--against", "order.yaml")
-    assert code == 0
-    assert "2 runs are of other definitions, and were not checked" in error
+    assert code == 3
+    assert "nothing was checked, so nothing is proved: all 2 runs are of other definitions" in error
+    code, _, error = call("verify-history", "--runs", "both.jsonl", "--definition", "order")
+    assert (code, "they choose runs of the database, not of `--runs`" in error) == (2, True)
 
 
 def test_receipts(call: Command, folder: Path):
@@ -364,6 +366,8 @@ def test_export_and_import(call: Command, database: str, folder: Path, files: di
     assert (code, "there is no such run" in error) == (3, True)
     assert list(folder.glob("none*")) == []
     assert call("verify-history", "--definition", "order")[0] == 0
+    code, _, error = call("verify-history", "--definition", "ordr", "-o", "json")
+    assert (code, json.loads(error)["error"]["code"]) == (3, "nothing_checked")
 
 
 TAMPERING = {
