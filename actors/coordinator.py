@@ -104,7 +104,6 @@ class Coordinator(LoopActor):
         if type(message) is AttemptResult:
             self._results.append(message)
             if self.state is not None and not self._reads_inputs:
-                self._reissues = True
                 return None  # there is nothing to be read for it
         elif type(message) is Committed:
             return self._committed(message.answer)
@@ -122,8 +121,6 @@ class Coordinator(LoopActor):
             self._reads_inputs = self._reads_inputs or (self.state is not None and self.state.is_listening)
         else:
             raise TypeError(f"a coordinator does not know what to do with {message!r}")
-        if type(message) is not Wake:
-            self._reissues = True  # what wakes us from inside this host shows that the run is carried out here
         if self._in_flight is not None or self._start is not None or not self._may_read:
             return None
         if type(message) is Wake and self._has_messages:
@@ -214,21 +211,26 @@ class Coordinator(LoopActor):
     def _offer_running(self) -> None:
         """Attempts that the journal calls running go to workers again; one that holds its attempt keeps it.
 
-        Not those whose result is here as a row, and none while the run is paused: resuming comes back to them.
+        Only when a wakeup has told that some may be lost: another host may hold them. Not those whose result is here as
+        a row, and none while the run is paused: resuming comes back to them. What was told to stop is told so again.
         """
         state, program = self.state, self.program
-        if state is None or not self._reissues or not state.running_count or state.paused_at_us is not None:
+        if state is None or state.paused_at_us is not None:
+            return
+        reissues, self._reissues = self._reissues, False
+        closing = state.closing
+        is_stopping = closing is not None and not closing.is_compensating and not closing.defers_started
+        if not state.running_count or not (reissues or is_stopping):
             return
         assert program is not None
         finished = {(row.node, row.generation) for row in self._rows}
         for ref in state.open_nodes:
             node = state.nodes[ref]
             if node.status == "running" and (ref, node.generation) not in finished:
-                assignment = assignment_of(state, program.node(ref).step, ref, is_redelivery=True)
-                self.engine.offer(assignment)
-                closing = state.closing
-                if closing is not None and not closing.is_compensating and not closing.defers_started:
-                    self.engine.cancel(assignment.token)  # it was told to stop in an earlier life
+                if reissues:
+                    self.engine.offer(assignment_of(state, program.node(ref).step, ref, is_redelivery=True))
+                if is_stopping:
+                    self.engine.cancel(attempt_token(self.run_id, ref, node.generation))
 
     # --- tick ---------------------------------------------------------------------------------------------------------
 
@@ -249,7 +251,8 @@ class Coordinator(LoopActor):
         """Another run has started this one, and nobody has carried it on yet; whoever has keeps it."""
         first = begun.first
         if self.state is not None or self._in_flight is not None:
-            self._reads_inputs |= first is not None  # which offers what its first row has dispatched
+            if first is not None:
+                self._reads_inputs = self._reissues = True  # which offers what its first row has dispatched
             return
         state = begun.state
         self.state, self.program, self.library = state, begun.program, begun.library

@@ -22,6 +22,7 @@ from ductor.actors.errors import HostStoppedError
 from ductor.actors.left_alone import RunsLeftAlone
 from ductor.actors.log_fields import LogFields, attempt_fields, run_fields
 from ductor.actors.long_runs import LongRuns
+from ductor.actors.membership import Observation
 from ductor.actors.messages import Assignment, AttemptResult, MessageArrived, RunBegun, StartRun, TimerDue, Wake
 from ductor.actors.observing import Observer
 from ductor.actors.partitions import PartitionMap
@@ -44,11 +45,15 @@ from ductor.journal.errors import StoreUnavailableError, UnknownEventError
 from ductor.journal.events import Message, RunStarted
 from ductor.journal.ids import Ids, run_of_token
 from ductor.journal.lease_store import LeaseKey
+from ductor.journal.partitions import partition_of
 from ductor.journal.store import Store
 from ductor.journal.worker_store import WorkerRecord
 
 MAX_ACTOR_FAILURES = 5
 """A run that kills its actor so often in a row is set aside."""
+
+MAX_HELD_BACK = 100_000
+"""Runs remembered until others have told what they hold; those beyond are looked at again at intervals until then."""
 
 MAX_RESTART_PAUSE_S = 15.0
 """Longest pause before a failed actor's successor; the first is 0.05 s, each further one twice as long."""
@@ -68,6 +73,7 @@ class Engine:
         remote: attempts in other processes; None where there are none.
         partitions: who owns which runs.
         elsewhere: tokens of attempts that other hosts hold although they do not own their runs.
+        unsettled: partitions of which others may hold attempts that are not among these yet.
         withdrawn: those of them, and of others, that the runs in hand here want no more.
         wakeups: takes wakeups to other hosts; None where a host that knows of something carries the run on itself.
         observer: is told what happens; None where nobody watches.
@@ -119,6 +125,8 @@ class Engine:
         self.has_left_attempts = False
         self.partitions = PartitionMap(host_id, [host_id])
         self.elsewhere: Collection[str] = frozenset()
+        self.unsettled: Collection[int] = frozenset()
+        self._held_back: set[str] = set()
         self.withdrawn = WithdrawnGuests()
         self.wakeups: Wakeups | None = None
         self.remote = None if queue is None else RemoteTasks(queue, self, options.remote_queues, name=host_id)
@@ -136,13 +144,24 @@ class Engine:
         """Hand an attempt to a worker; one that holds it already keeps it, and reports again what it has.
 
         Those that shall not run here, or may run elsewhere, go to the queue between processes, where there is one. A
-        full pool takes nothing: the run is looked at again after a pause, which offers the attempt again.
+        full pool takes nothing: the run is looked at again after a pause, which offers the attempt again. What others
+        may hold without having told of it is issued again once they have told.
         """
-        if assignment.is_redelivery and assignment.token in self.elsewhere:
-            return
         is_held = assignment.is_redelivery and self.pool.holds(assignment.token)
+        if assignment.is_redelivery and not is_held:
+            if assignment.token in self.elsewhere:
+                return
+            if self.unsettled and partition_of(assignment.run_id) in self.unsettled:
+                self._hold_back(assignment.run_id)
+                return
         if is_held or self.remote is None or not self.remote.offer(assignment):
             self.offer_here(assignment)
+
+    def _hold_back(self, run_id: str) -> None:
+        if len(self._held_back) < MAX_HELD_BACK:
+            self._held_back.add(run_id)
+        else:
+            self.wake_later(run_id)
 
     def offer_here(self, assignment: Assignment) -> None:
         """Hand an attempt to a worker of this host."""
@@ -261,6 +280,8 @@ class Engine:
         is_ours = begun.first is not None or self.partitions.owns(run_id)
         if not is_ours and self.wakeups is not None:
             self.wakeups.send(run_id, self.partitions.owner(run_id))
+        elif self._is_closing and begun.first is not None:
+            self.has_left_attempts = True
         elif is_ours or not self._is_draining:
             self.tell(run_id, begun)
 
@@ -310,9 +331,17 @@ class Engine:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    def settle(self, partitions: PartitionMap, elsewhere: Collection[str]) -> None:
-        """Who owns what has changed, or what others hold: hand over what is no longer this host's."""
-        before, self.partitions, self.elsewhere = self.partitions, partitions, elsewhere
+    def settle(self, observation: Observation) -> None:
+        """Who owns what may have changed, or what others hold: hand over what is no longer this host's, and look again
+        at runs of which everybody has told by now what he holds."""
+        before, self.partitions, self.elsewhere = self.partitions, observation.partitions, observation.elsewhere
+        partitions, self.unsettled = observation.partitions, observation.unsettled
+        held_back, self._held_back = self._held_back, set()
+        for run_id in held_back:
+            if partition_of(run_id) in self.unsettled:
+                self._held_back.add(run_id)
+            else:
+                self.wake_here(run_id)
         if before.owned != partitions.owned:
             for actor in self.directory:
                 if not partitions.owns(actor.run_id):
@@ -362,6 +391,8 @@ class Engine:
             handle.cancel()
         self.timers.close()
         await self.directory.close(timeout_ms)
+        if self._held_back:
+            self.has_left_attempts = True
         until_s = self._loop.time() + timeout_ms / 1_000
         while self._background and (left_s := until_s - self._loop.time()) > 0:
             await asyncio.wait(self._background, timeout=left_s)  # what is begun by them is waited for as well
@@ -405,7 +436,9 @@ class Engine:
             return
         fields = run_fields(run_id, actor.state)
         level = logging.DEBUG if isinstance(error, StoreUnavailableError) else logging.WARNING
-        _log.log(level, "the coordinator of run %s failed (%d in a row)", run_id, failures, exc_info=error, extra=fields)
+        _log.log(
+            level, "the coordinator of run %s failed (%d in a row)", run_id, failures, exc_info=error, extra=fields
+        )
         self.wake_later(run_id)
 
     def message_undelivered(self, actor: Coordinator, message: object) -> None:

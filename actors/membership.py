@@ -16,14 +16,17 @@ Failure cases:
   version check lets one of them win.
 - A host dies that held an attempt of a run of mine, and had not told of it yet: at no heartbeat is it missed. So every
   death has me look over all that is mine, once all that live have told what they hold: `look_over_before_us`.
+- Partitions change hands between hosts that live: who had them may hold attempts of their runs, and has not told yet.
+  Until it has, nobody issues anything of them again: `unsettled`.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from ductor.actors.partitions import PartitionMap
+from ductor.journal.partitions import PARTITIONS
 from ductor.journal.records import HostRecord
 
 BURIED_AFTER_US: Final = 60_000_000
@@ -34,6 +37,28 @@ BEATS_THAT_TELL: Final = 2
 what it holds for others."""
 
 
+class Telling(msgspec.Struct):
+    """A host that has not told yet what it holds, since hosts have come or gone.
+
+    Attributes:
+        partitions: those that it has handed on then.
+    """
+
+    host_id: str
+    heard_at_us: int
+    partitions: frozenset[int] = frozenset()
+    beats_to_come: int = BEATS_THAT_TELL
+
+    def goes_on(self, heartbeats_us: Mapping[str, int]) -> bool:
+        """Whether it still has not, by these heartbeats of all that live. Who is dead tells nothing any more."""
+        heard_at_us = heartbeats_us.get(self.host_id)
+        if heard_at_us is None:
+            return False
+        if heard_at_us > self.heard_at_us:
+            self.heard_at_us, self.beats_to_come = heard_at_us, self.beats_to_come - 1
+        return self.beats_to_come > 0
+
+
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """What one heartbeat has shown.
 
@@ -42,7 +67,9 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
         others: hosts that live beside this one, draining ones among them.
         gained: partitions of this host that were not its own at the last heartbeat.
         gone: hosts that lived at the last heartbeat, and those found dead at the first.
-        taken_over: partitions of this host in which those that have gone may have left attempts.
+        dead: those of them that have not left in order.
+        taken_over: partitions of this host in which the dead may have left attempts.
+        unsettled: partitions of which hosts that live may hold attempts that they have not told of yet.
         elsewhere: tokens of attempts that other hosts hold although they do not own their runs.
         withdrawn: tokens of attempts that runs in the hands of other hosts want no more.
         released: tokens that were `elsewhere` at the last heartbeat: they have a result, or nobody holds them.
@@ -57,7 +84,9 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     others: frozenset[str]
     gained: frozenset[int]
     gone: frozenset[str]
+    dead: frozenset[str]
     taken_over: frozenset[int]
+    unsettled: frozenset[int]
     elsewhere: frozenset[str]
     withdrawn: frozenset[str]
     released: frozenset[str]
@@ -78,8 +107,8 @@ class Membership:
         self._beat_at_us: int | None = None
         self._patient_until_us = 0
         self._death_seen_at_us: int | None = None
-        self._yet_to_tell: dict[str, int] = {}
-        self._heard_at_us: dict[str, int] = {}
+        self._telling_of_all: list[Telling] = []
+        self._telling_of_handed_on: list[Telling] = []
 
     def observe(self, rows: Sequence[HostRecord], known_dead: Collection[str] = ()) -> Observation:
         """Draw conclusions from the rows of all hosts, this one's just written by its heartbeat.
@@ -104,20 +133,26 @@ class Membership:
         owners = [row.host_id for row in (*alive, own) if not row.is_draining]
         partitions = PartitionMap(self.own_id, owners or [self.own_id])  # where all drain, each keeps what it has
         elsewhere = frozenset(token for row in alive for token in row.guests)
-        nothing = PartitionMap(self.own_id, [])
-        taken_over = partitions.inherited_from(gone, self._known_to(gone, rows, now_us) & partitions.hosts)
-        if was_away or not gone.isdisjoint(row.host_id for row in rows):  # others have left in order, and hold nothing
-            self._note_deaths(alive, None if taken_over == partitions.of(self.own_id) else now_us)
+        before = PartitionMap(self.own_id, []) if is_first or was_away else self.partitions
+        # who has left in order holds nothing; who was away may have missed that somebody dead was buried
+        dead = gone if was_away else gone & {row.host_id for row in rows}
+        taken_over = partitions.inherited_from(dead, self._known_to(dead, rows, now_us) & partitions.hosts)
+        heartbeats_us = {row.host_id: row.heartbeat_at_us for row in alive}
+        if was_away or dead:
+            self._death_seen_at_us = None if taken_over == partitions.of(self.own_id) else now_us
+            self._telling_of_all = [Telling(host_id, at_us) for host_id, at_us in heartbeats_us.items()]
         observation = Observation(
             partitions=partitions,
             others=others,
-            gained=partitions.gained_since(nothing if is_first or was_away else self.partitions),
+            gained=partitions.gained_since(before),
             gone=gone,
+            dead=dead,
             taken_over=taken_over,
+            unsettled=self._unsettled(heartbeats_us, partitions, None if is_first or was_away else before),
             elsewhere=elsewhere,
             withdrawn=frozenset(token for row in alive for token in row.withdrawn),
             released=self.elsewhere - elsewhere,
-            look_over_before_us=self._look_over_before_us(alive),
+            look_over_before_us=self._look_over_before_us(heartbeats_us),
             to_bury=tuple(
                 row.host_id
                 for row in rows
@@ -128,23 +163,29 @@ class Membership:
         self.partitions, self.others, self.elsewhere = partitions, others, elsewhere
         return observation
 
-    def _note_deaths(self, alive: Sequence[HostRecord], now_us: int | None) -> None:
-        self._death_seen_at_us = now_us
-        self._yet_to_tell = {row.host_id: BEATS_THAT_TELL for row in alive}
-        self._heard_at_us = {row.host_id: row.heartbeat_at_us for row in alive}
-
-    def _look_over_before_us(self, alive: Sequence[HostRecord]) -> int | None:
+    def _look_over_before_us(self, heartbeats_us: Mapping[str, int]) -> int | None:
         """See `Observation.look_over_before_us`. Told once."""
-        if self._death_seen_at_us is None:
-            return None
-        for row in alive:
-            if row.host_id in self._yet_to_tell and row.heartbeat_at_us > self._heard_at_us[row.host_id]:
-                self._heard_at_us[row.host_id] = row.heartbeat_at_us
-                self._yet_to_tell[row.host_id] -= 1
-        if any(self._yet_to_tell.get(row.host_id, 0) > 0 for row in alive):
+        self._telling_of_all = [telling for telling in self._telling_of_all if telling.goes_on(heartbeats_us)]
+        if self._telling_of_all:
             return None
         before_us, self._death_seen_at_us = self._death_seen_at_us, None
         return before_us
+
+    def _unsettled(
+        self, heartbeats_us: Mapping[str, int], partitions: PartitionMap, before: PartitionMap | None
+    ) -> frozenset[int]:
+        """See `Observation.unsettled`.
+
+        Args:
+            before: who owned what at the last heartbeat; None when that is not known.
+        """
+        still = [telling for telling in self._telling_of_handed_on if telling.goes_on(heartbeats_us)]
+        for host_id, at_us in heartbeats_us.items():
+            had = frozenset(range(PARTITIONS)) if before is None else before.of(host_id)
+            if handed_on := had - partitions.of(host_id):
+                still.append(Telling(host_id, at_us, handed_on))
+        self._telling_of_handed_on = still
+        return frozenset[int]().union(*(telling.partitions for telling in still))
 
     def _known_to(self, gone: frozenset[str], rows: Sequence[HostRecord], now_us: int) -> frozenset[str]:
         """Hosts that all of those that have gone knew when they were heard last, and told of what they held for them.

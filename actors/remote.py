@@ -297,6 +297,8 @@ class RemoteTasks:
         if not task.cancelled() and task.exception() is not None:
             _log.error("handing attempts to the queue failed, and goes on", exc_info=task.exception())
             self._loop.call_later(RETRY_MAX_S, self._flush)
+        elif self._to_look_for or self._to_send or self._to_withdraw:
+            self._flush()  # it came when the last batch was through, and this callback was yet to come
 
     async def _flush_all(self) -> None:
         """Make the calls that are due, in batches, until none is. In this order what is sent can be withdrawn."""

@@ -167,7 +167,7 @@ class Sweeper:
         now_us = engine.clock.now_us() - TIMER_SLACK_US
         if owned is None or owned:
             for run_id in await engine.store.runs_to_wake(now_us, MAX_RUNS_PER_SWEEP, owned):
-                engine.wake_here(run_id, reissues=not self._membership.others)
+                engine.wake_here(run_id, reissues=False)
         engine.passivate_idle()
         for work in self.always:
             await _guarded(work(engine.clock.now_us()))
@@ -200,7 +200,7 @@ class Sweeper:
         observation = self._membership.observe(rows, known_dead)
         if was_alone and observation.others:
             engine.waiters.may_end_elsewhere()
-        engine.settle(observation.partitions, observation.elsewhere)
+        engine.settle(observation)
         engine.withdrawn.told(observation.elsewhere)
         for token in observation.withdrawn:
             engine.pool.cancel(token)
@@ -236,8 +236,8 @@ class Sweeper:
 
     def _note(self, observation: Observation) -> None:
         """Take note of what the heartbeat has shown to be necessary; what failed before is tried again."""
-        if observation.gone:
-            _log.warning("taking over from %s", ", ".join(sorted(observation.gone)))
+        if observation.dead:
+            _log.warning("taking over from %s", ", ".join(sorted(observation.dead)))
             self._due.take_over |= observation.taken_over
         self._due.add(
             Due(

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from ductor.actors.host import EngineHost, HostOptions
+from ductor.actors.queue.memory import MemoryQueue
 from ductor.actors.tasks import Task, TaskRegistry, task
 from ductor.definitions.compile import compile_text
 from ductor.journal.clock import Clock
@@ -118,6 +119,44 @@ class Bench:
         """A running host."""
         await self.store.open()
         host = await hosted(text, handler, store=store or self.store, clock=self.clock, ids=self.ids, options=options)
+        try:
+            yield host
+        finally:
+            await host.stop_host()
+
+
+class SharedQueue(MemoryQueue):
+    """One queue for all hosts: none of them opens or closes it."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Hosts(Bench):
+    """Hosts on one store and one queue."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = SharedQueue(self.clock)
+
+    @asynccontextmanager
+    async def one(
+        self, text: str, *tasks: Task[..., Any], options: HostOptions | None = None, name: str = ""
+    ) -> AsyncIterator[EngineHost]:
+        await self.store.open()
+        host = EngineHost(
+            self.store,
+            TaskRegistry(tasks),
+            clock=self.clock,
+            ids=self.ids,
+            options=options,
+            make_queue=lambda *_: self.queue,
+        )
+        host.host_id = name or host.host_id
+        for compiled in compile_text(definition(text)):
+            await host.publish(compiled)
+        await host.start_host()
         try:
             yield host
         finally:

@@ -1,17 +1,16 @@
 """Several hosts on one store: who owns which runs, and how runs go from one host to another."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from ductor.actors.client import Client
 from ductor.actors.context import TaskContext
+from ductor.actors.engine import MAX_HELD_BACK
 from ductor.actors.host import EngineHost, HostOptions
 from ductor.actors.queue.items import QueueItem
-from ductor.actors.queue.memory import MemoryQueue
 from ductor.actors.sweeper import EARLY_BEAT_S, HOST_ALIVE_MS
 from ductor.actors.tasks import Task, TaskRegistry, task
 from ductor.actors.withdrawn import BEATS_KEPT
@@ -20,49 +19,11 @@ from ductor.journal.errors import StoreUnavailableError
 from ductor.journal.events import AttemptDispatched, AttemptFinished
 from ductor.journal.records import HostRecord
 from ductor.testing import virtual_time
-from tests.actors.hosting import ONE, TWO, Bench, WrappedStore, definition
+from tests.actors.hosting import ONE, TWO, Bench, Hosts, WrappedStore, definition
 
 LISTENING = "steps: [{ref: hear, type: wait, signal: word}]"
 SELDOM = HostOptions(sweep_ms=3_600_000, drain_ms=1_000)
 """What such a host hears of, it hears of by wakeups."""
-
-
-class SharedQueue(MemoryQueue):
-    """One queue for all hosts: none of them opens or closes it."""
-
-    async def open(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-class Hosts(Bench):
-    """Hosts on one store and one queue."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.queue = SharedQueue(self.clock)
-
-    @asynccontextmanager
-    async def one(
-        self, text: str, *tasks: Task[..., Any], options: HostOptions | None = None, name: str = ""
-    ) -> AsyncIterator[EngineHost]:
-        await self.store.open()
-        host = EngineHost(
-            self.store,
-            TaskRegistry(tasks),
-            clock=self.clock,
-            ids=self.ids,
-            options=options,
-            make_queue=lambda *_: self.queue,
-        )
-        host.host_id = name or host.host_id
-        for compiled in compile_text(definition(text)):
-            await host.publish(compiled)
-        await host.start_host()
-        try:
-            yield host
-        finally:
-            await host.stop_host()
 
 
 async def settled(*hosts: EngineHost) -> None:
@@ -168,6 +129,37 @@ async def test_an_attempt_that_goes_on_elsewhere_is_not_carried_out_by_the_new_o
             assert {outcome.status for outcome in outcomes} == {"completed"}
             assert len(bench.calls) == 40
             assert (await first.health()).guests == 0
+
+
+@pytest.mark.parametrize("max_held_back", [MAX_HELD_BACK, 1])
+@pytest.mark.parametrize("are_lost", [False, True])
+@virtual_time
+async def test_what_changed_hands_is_issued_again_once_its_former_owner_has_told_what_it_holds(
+    monkeypatch: pytest.MonkeyPatch, max_held_back: int, are_lost: bool
+):
+    monkeypatch.setattr("ductor.actors.engine.MAX_HELD_BACK", max_held_back)
+    bench = Hosts()
+
+    async def wait(number: int) -> None:
+        await asyncio.sleep(20 if number <= 20 else 0)
+
+    work = bench.handler(wait)
+    async with bench.one(ONE, work) as first:
+        run_ids = [(await first.start("subject")).run_id for _ in range(20)]
+        await asyncio.sleep(1)
+        async with bench.one(ONE, work) as second:
+            moved = [run_id for run_id in run_ids if second.engine.partitions.owns(run_id)]
+            assert len(moved) > max_held_back or max_held_back > 1
+            if are_lost:
+                for token in tuple(first.engine.pool.held_tokens()):
+                    first.engine.pool.abandon(token)
+            for run_id in moved:
+                second.engine.wake_here(run_id, reissues=True)
+            await asyncio.sleep(1)
+            assert len(bench.calls) == 20
+            outcomes = await asyncio.gather(*(second.outcome(run_id, timeout_ms=60_000) for run_id in moved))
+            assert {outcome.status for outcome in outcomes} == {"completed"}
+            assert len(bench.calls) == 20 + (len(moved) if are_lost else 0)
 
 
 @virtual_time

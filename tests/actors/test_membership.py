@@ -54,10 +54,22 @@ def test_a_host_that_comes_shares_and_one_whose_heartbeat_is_old_is_gone():
     assert gone.taken_over == gone.gained == frozenset(range(PARTITIONS)) - shared.partitions.of("me")
 
 
-def test_a_host_that_left_in_order_is_gone_at_once():
+def test_a_host_that_left_in_order_is_gone_at_once_and_nothing_is_taken_over_from_it():
+    membership = member()
+    shared = membership.observe(rows_at(0, row("other", 0)))
+    left = membership.observe(rows_at(SECOND_US))
+    assert left.gone == {"other"}
+    assert left.gained == shared.partitions.of("other")
+    assert (left.dead, left.taken_over) == (frozenset(), frozenset())
+
+
+def test_who_was_away_can_not_tell_who_left_in_order_from_who_died_and_was_buried():
     membership = member()
     membership.observe(rows_at(0, row("other", 0)))
-    assert membership.observe(rows_at(SECOND_US)).gone == {"other"}
+    back = membership.observe(rows_at(100 * SECOND_US))
+    assert back.was_away
+    assert back.dead == back.gone == {"other"}
+    assert back.taken_over
 
 
 def test_who_drains_owns_nothing_and_is_not_taken_over_from_yet():
@@ -188,3 +200,56 @@ def test_a_host_that_is_left_alone_looks_over_at_once_what_it_does_not_take_over
     begins = member().observe([row("me", 0, started_at_us=0), row("killed", -1)], known_dead=["killed"])
     assert begins.taken_over == begins.partitions.of("me")
     assert begins.look_over_before_us is None
+
+
+def test_partitions_are_unsettled_until_who_had_them_has_told_what_it_holds():
+    membership = member()
+    before = membership.observe(rows_at(0, row("other", 0)))
+    settled = [membership.observe(rows_at(second * SECOND_US, row("other", second * SECOND_US))) for second in (1, 2)]
+    assert settled[-1].unsettled == frozenset()
+    handed_on = before.partitions.of("other")
+    seen = []
+    for second in range(3, 4 + BEATS_THAT_TELL):
+        at_us = second * SECOND_US
+        drains = row("other", at_us, is_draining=True)
+        seen.append(membership.observe(rows_at(at_us, drains)).unsettled)
+    assert seen == [handed_on] * BEATS_THAT_TELL + [frozenset()]
+
+
+def test_a_heartbeat_that_is_seen_twice_tells_nothing_new():
+    membership = member()
+    membership.observe(rows_at(0, row("other", 0)))
+    drains = row("other", 0, is_draining=True)
+    seen = [membership.observe(rows_at(tenth * SECOND_US // 10, drains)).unsettled for tenth in range(1, 20)]
+    assert all(seen)
+
+
+def test_who_comes_knows_of_nothing_that_others_hold_yet():
+    membership = member()
+    seen = [
+        membership.observe(rows_at(second * SECOND_US, row("other", second * SECOND_US)))
+        for second in range(BEATS_THAT_TELL + 1)
+    ]
+    assert [one.unsettled for one in seen] == [one.partitions.of("me") for one in seen[:-1]] + [frozenset()]
+
+
+def test_partitions_that_went_through_other_hands_wait_for_all_who_had_them():
+    membership = member()
+    membership.observe(rows_at(0, row("first", 0)))
+    for second in (1, 2):
+        membership.observe(rows_at(second * SECOND_US, row("first", second * SECOND_US)))
+    second_comes = membership.observe(rows_at(3 * SECOND_US, row("first", 2 * SECOND_US), row("second", 3 * SECOND_US)))
+    handed_on = PartitionMap("me", ["me", "first"]).of("first") & second_comes.partitions.of("second")
+    assert handed_on <= second_comes.unsettled
+    left = membership.observe(rows_at(4 * SECOND_US, row("first", 2 * SECOND_US, is_draining=True)))
+    assert handed_on <= left.unsettled
+    assert left.partitions.owned is None
+
+
+def test_nobody_waits_for_what_the_dead_would_have_told():
+    membership = member()
+    membership.observe(rows_at(0, row("other", 0)))
+    membership.observe(rows_at(SECOND_US, row("other", 0, is_draining=True)))
+    seen = [membership.observe(rows_at(second * SECOND_US, row("other", 0, is_draining=True))) for second in (2, 3, 4)]
+    assert [bool(one.unsettled) for one in seen] == [True, True, False]
+    assert seen[-1].dead == {"other"}

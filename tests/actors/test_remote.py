@@ -11,9 +11,11 @@ from ductor.actors.tasks import task
 from ductor.journal.records import Control
 from ductor.testing import virtual_time
 from tests.actors.hosting import ONE, TWO
+from tests.actors.pools import assignment
 from tests.actors.remote_bench import RemoteBench
 
 LARGE = "x" * 100_000
+LOOP_STEPS_OF_A_CALL = 12
 
 
 @task("work")
@@ -263,3 +265,19 @@ async def test_what_a_name_makes_impossible_fails_at_once():
     async with bench.host(text) as host, bench.worker(work, options=WorkerOptions(concurrency=1)):
         outcome = await host.outcome((await host.start("subject")).run_id, timeout_ms=1_000)
         assert outcome.status == "failed"
+
+
+@virtual_time
+async def test_what_is_offered_at_any_moment_of_a_call_gets_to_the_queue():
+    """Also in the moment between the end of the last call and the word of it."""
+    bench = RemoteBench()
+    async with bench.host(ONE) as host:
+        remote = host.engine.remote
+        assert remote is not None
+        for loop_steps in range(LOOP_STEPS_OF_A_CALL):
+            remote.offer(assignment("elsewhere", number=2 * loop_steps))
+            for _ in range(loop_steps):
+                await asyncio.sleep(0)
+            remote.offer(assignment("elsewhere", number=2 * loop_steps + 1))
+            await asyncio.sleep(1)
+            assert len(bench.queue.enqueued) == 2 * (loop_steps + 1)
