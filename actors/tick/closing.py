@@ -42,9 +42,10 @@ def begin_closing(
     output_ref: PayloadRef | None = None,
     reason: str = "",
 ) -> None:
-    """Decide how the run ends; where nothing is left to be done first, it ends. The first decision stands."""
+    """Decide how the run ends; where nothing is left to be done first, it ends. The first decision stands, also where
+    it has ended the run in this row."""
     state = tick.state
-    if state.closing is not None:
+    if state.closing is not None or state.is_terminal:
         return
     stop_children(tick, status)
     has_undos = bool(state.undoable) and status in UNDOING_STATUSES

@@ -2,10 +2,10 @@
 
 After every tick: folding the rows again gives the live state, and computing each row again from the state before it and
 its recorded inputs gives the same row. No deadline is left in the past unless the tick says that it has not done all.
-What waits has something to wait for. A node that has settled does nothing more, unless a redrive puts it back. The rows
-that other tables hold for the run agree with what is parked: the waits and inbox items of parked nodes are there, those
-of all others are gone. No message is disposed of twice for good. Large values that a row names are stored with it or
-have been before.
+What waits has something to wait for. A node that has settled does nothing more, unless a redrive puts it back; the end
+of a run ends its row. The rows that other tables hold for the run agree with what is parked: the waits and inbox items
+of parked nodes are there, those of all others are gone. No message is disposed of twice for good. Large values that a
+row names are stored with it or have been before.
 """
 
 import re
@@ -44,6 +44,8 @@ from ductor.journal.events import (
     MessageKind,
     NodeParked,
     NodeSettled,
+    RunContinued,
+    RunEnded,
     RunReopened,
     RunStarted,
     TimerFired,
@@ -327,6 +329,9 @@ class Driver:
     def _commit(self, payload: TickPayload, before: RunState) -> None:
         state = self.state
         _check_that_settled_nodes_rest(before, payload.events)
+        assert not any(isinstance(event, RunEnded | RunContinued) for event in payload.events[:-1]), (
+            "a run goes on after its end"
+        )
         text = encode_events(payload.events)
         digest = link(state.last_hash, state.run_id, state.version, state.at_us, text)
         finish_row(state, digest)

@@ -6,7 +6,7 @@ from ductor.actors.tick import messages as messages_module
 from ductor.actors.tick.compute import MAX_INPUTS_PER_TICK, TickInputs, compute
 from ductor.actors.tick.event_waits import CLOCK_TOLERANCE_US
 from ductor.definitions.values import JsonValue
-from ductor.journal.events import MessageReceived, MessageTaken
+from ductor.journal.events import MessageReceived, MessageTaken, RunEnded
 from tests.actors.tick.driver import SECOND_US, Driver, settlements
 
 ONE = "steps: [{ref: w, type: wait, signal: go}]"
@@ -240,6 +240,17 @@ def test_of_two_matches_that_fail_for_good_the_first_ends_the_run_and_the_second
     run.event("paid", {})
     assert {ref: run.statuses()[ref] for ref in "ab"} == {"a": "failed", "b": "cancelled"}
     assert len(settlements(run.events(), "b")) == 1
+
+
+def test_of_a_step_and_a_handler_whose_matches_fail_the_step_ends_the_run_and_once():
+    run = Driver("""
+    on: [{event: paid, match: event.payload.missing > 2, effects: {x: 1}}]
+    steps: [{ref: w, type: wait, event: paid, match: event.payload.missing > 1}]
+    """)
+    run.event("paid", {})
+    assert run.state.error is not None
+    assert "missing > 1" in run.state.error.message
+    assert sum(isinstance(event, RunEnded) for event in run.events()) == 1
 
 
 def test_a_match_is_decided_with_the_values_of_its_time():
