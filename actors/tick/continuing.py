@@ -124,8 +124,6 @@ def makes_way(tick: Tick, node: ProgramNode) -> bool:
     state, limit = tick.state, tick.program.manifest.continue_as_new_after
     if limit is None or not node.sources or state.open_nodes or not tick.events or state.version < limit:
         return False
-    if state.closing is not None or state.continuing is not None:
-        return False
     _request(tick, REQUEST_OF_LIMIT, f"it has {state.version} transitions, and `continue_as_new_after` is {limit}")
     return True
 

@@ -37,8 +37,6 @@ def redrive(tick: Tick, control: ControlReceived) -> str:
     state = tick.state
     if not state.is_terminal:
         return "the run has not ended"
-    if state.status == "continued":
-        return "the run has been continued as another one"
     named = _named(tick, control)
     if isinstance(named, str):
         return named

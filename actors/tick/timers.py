@@ -32,7 +32,7 @@ def fire_due_timers(tick: Tick, limit: int, before_us: int | None = None) -> int
 
 def fire_timer(tick: Tick, timer: TimerFired) -> None:
     """Fire one timer, if it is still armed for that moment."""
-    if tick.state.is_terminal or tick.state.timers.due_at_us(timer.key) != timer.due_at_us:
+    if tick.state.timers.due_at_us(timer.key) != timer.due_at_us:
         return
     tick.emit(timer)
     if timer.key == RUN_TIMEOUT_TIMER:

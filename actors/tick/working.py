@@ -97,8 +97,8 @@ class Tick:
             begin_row(state, state.version + 1, self.now_us)
         events.append(event)
         if type(event) is NodeSettled:
-            node = state.nodes.get(event.node)
-            if node is not None and (node.lease_key or (node.status == "waiting" and node.is_listening)):
+            node = state.nodes[event.node]
+            if node.lease_key or node.is_listening:
                 self.outbox.leave(event.node, node)
         elif type(event) is RunEnded or type(event) is RunContinued:
             if state.inbox and type(event) is RunEnded:
