@@ -2,7 +2,7 @@
 
 A fault belongs to the outermost function that it is in, and to the statement there whose lines run when it matters, so
 that the tests that reach it can be told from those that don't. Annotations and decorators are left alone: they say what
-a function is for, or how it is kept, and are gone when it runs.
+a function is for, or how it is kept, and are gone when it runs. So are assertions, which only a defect could make fail.
 """
 
 import ast
@@ -142,6 +142,8 @@ def _in_defaults(function: ast.FunctionDef) -> Iterator[_Fault]:
 
 
 def _in_statement(statement: ast.stmt) -> Iterator[_Fault]:
+    if _states_invariant(statement):
+        return
     for node in _expressions(statement):
         yield from _at(node, statement)
     if isinstance(statement, ast.If | ast.While):
@@ -200,10 +202,12 @@ def _left_out(owner: ast.AST) -> Iterator[tuple[ast.stmt, Callable[[], None]]]:
 
 
 def _states_invariant(node: ast.stmt | ast.keyword) -> bool:
-    """Whether only a defect could lead here, so that no test can: to an assertion, or to a `zip` that is not even."""
+    """Whether only a defect could make it matter, so that no test can: an assertion, a `zip` that is not even."""
     if isinstance(node, ast.keyword):
         return node.arg == "strict"
-    return isinstance(node, ast.Raise) and ast.unparse(node).startswith("raise AssertionError")
+    if isinstance(node, ast.Raise):
+        return ast.unparse(node).startswith("raise AssertionError")
+    return isinstance(node, ast.Assert)
 
 
 def _is_call(statement: ast.stmt) -> bool:

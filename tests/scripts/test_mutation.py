@@ -84,6 +84,7 @@ def test_a_fault_knows_its_function_and_its_lines():
 def test_what_only_a_defect_could_reach_is_left_in():
     source = "def f():\n    raise AssertionError('never')\n\ndef g():\n    raise ValueError\n"
     assert [one.what for one in mutants_of(source)] == ["left out: raise ValueError"]
+    assert mutants_of("def f(a):\n    assert a is not None and a > 3\n") == []
     uneven = mutants_of("def f(a, b):\n    yield from zip(a, b, strict=True)\n")
     assert [one.what for one in uneven] == []
 

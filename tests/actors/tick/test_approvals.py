@@ -4,6 +4,7 @@ import pytest
 
 from ductor.actors.tick.parking import MAX_TITLE_CHARACTERS
 from ductor.definitions.values import JsonValue
+from ductor.journal.store import MAX_INBOX_PEOPLE
 from tests.actors.tick.driver import SECOND_US, Driver
 
 EDGES = "next: {approved: yes_step, rejected: no_step, timeout: late}"
@@ -131,6 +132,11 @@ def test_approvers_that_nobody_could_be_fail_the_step(approvers: JsonValue, said
     assert run.state.status == "failed"
     assert said in error.message
     assert run.inbox == {}
+
+
+def test_the_largest_crowd_can_be_asked():
+    people: list[JsonValue] = [f"p{n}" for n in range(MAX_INBOX_PEOPLE)]
+    assert len(Driver(approval("approvers: '${trigger}'"), people).inbox["a"].people) == MAX_INBOX_PEOPLE
 
 
 def test_the_longest_name_is_one():

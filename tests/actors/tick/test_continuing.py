@@ -233,6 +233,14 @@ def test_repeat_continues_until_its_condition_holds():
     assert second.state.context == {"n": 2}
 
 
+def test_repeat_may_be_content_with_its_last_round():
+    text = COUNTING.replace("context.n >= 2, max: 5", "'false', max: 5, on_max: continue")
+    driver = Driver(text, starts=False)
+    driver.tick(started=msgspec.structs.replace(driver.started, iteration=4))
+    driver.finish("a")
+    assert (status(driver), continued(driver)) == ("completed", [])
+
+
 @pytest.mark.parametrize(("iteration", "end"), [(0, "continued"), (3, "continued"), (4, "failed")])
 def test_repeat_goes_as_many_rounds_as_it_may(iteration: int, end: str):
     driver = Driver(COUNTING.replace("context.n >= 2", "false"), starts=False)
@@ -294,6 +302,20 @@ def test_a_long_run_continues_when_nothing_is_under_way():
     (requested,) = [event for event in driver.events() if isinstance(event, ContinueRequested)]
     assert requested.request_id == "@continue_as_new_after"
     assert "b" not in {event.node for event in driver.events() if isinstance(event, AttemptDispatched)}
+
+
+def test_a_long_run_continues_as_soon_as_it_is_as_long_as_that():
+    driver = Driver("""
+        continue_as_new_after: 3
+        steps:
+          - {ref: a, type: task, task: work, next: b}
+          - {ref: b, type: task, task: work, next: c}
+          - {ref: c, type: task, task: work}
+    """)
+    driver.finish("a")
+    assert set(driver.in_flight) == {"b"}
+    driver.finish("b")
+    assert (status(driver), driver.state.version) == ("continued", 3)
 
 
 def test_a_long_run_with_nothing_left_to_do_completes():

@@ -45,6 +45,11 @@ def test_a_step_parks_with_what_it_brings_and_no_timer():
     assert run.state.is_listening
 
 
+def test_a_step_that_is_cancelled_in_the_row_that_brings_its_item_brings_none():
+    run = bundle(text=BUNDLE.replace("last, type: task, task: t", "last, type: transform, value: 1, cancels: [bundle]"))
+    assert (run.digests, run.statuses()["bundle"]) == ({}, "cancelled")
+
+
 def test_a_window_without_a_count_has_the_largest_there_is():
     assert bundle(text=BUNDLE.replace(", count: 7", "")).digests["bundle"].max_items == WINDOW_ITEMS_MAX
 

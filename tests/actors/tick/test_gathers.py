@@ -189,6 +189,22 @@ def test_a_redrive_of_what_raised_does_only_what_did_not_succeed_anew():
     assert run.state.status == "completed"
 
 
+def test_a_redrive_of_a_gather_that_failed_although_no_child_had_leaves_the_scatter_alone():
+    run = Driver(
+        """
+        steps:
+          - {ref: each, type: scatter, items_expr: "[1, 2]", do: {type: task, task: t}, next: all}
+          - {ref: all, type: gather, scatter_ref: each, strategy: raise, effects: {x: "${output.missing}"}}
+        """
+    )
+    run.finish("each[0]")
+    run.finish("each[1]")
+    assert run.state.status == "failed"
+    redrive(run)
+    assert len(settlements(run.events(), "each")) == 1
+    assert len(settlements(run.events(), "all")) == 2
+
+
 def test_naming_a_gather_that_raised_does_what_did_not_succeed_anew_though_the_run_went_on():
     run = Driver(
         """

@@ -95,6 +95,22 @@ def test_a_run_started_elsewhere_begins_with_its_first_tick():
     assert compute(run.program, run.state, TickInputs(), run.now_us).dispatched == ["a"]
 
 
+def test_a_run_started_elsewhere_hears_events_from_its_first_tick_on():
+    run = Driver("on: [{event: paid, effects: {x: 1}}]\nsteps: [{ref: a, type: task, task: t}]", starts=False)
+    begin_row(run.state, 1, run.now_us)
+    apply_event(run.state, run.started)
+    finish_row(run.state, b"")
+    outbox = compute(run.program, run.state, TickInputs(), run.now_us).outbox
+    assert outbox is not None
+    assert [wait.name for wait in outbox.waits.values()] == ["paid"]
+    assert compute(run.program, run.state, TickInputs(), run.now_us).outbox is None
+
+
+def test_a_run_that_has_not_begun_does_nothing():
+    run = Driver("steps: [{ref: a, type: task, task: t}]", starts=False)
+    assert run.tick().events == []
+
+
 def test_large_values_stand_beside_the_journal():
     run = Driver(
         """

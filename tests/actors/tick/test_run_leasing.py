@@ -73,6 +73,13 @@ def test_a_key_of_the_definition_that_fails_to_evaluate_fails_the_run():
     assert (run.state.status, run.state.error.type) == ("failed", "ExpressionError")
 
 
+def test_a_run_without_a_key_still_runs_what_is_deferred():
+    run = Driver(WHOLE, {})
+    assert set(run.in_flight) == {"tidy"}
+    run.finish("tidy")
+    assert (run.state.status, run.leases) == ("failed", {})
+
+
 def test_run_and_step_may_both_have_one():
     run = Driver("lease: {key: all}\nsteps: [{ref: a, type: task, task: t, lease: {key: one}}]")
     run.grant("@run")

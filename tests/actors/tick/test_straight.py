@@ -75,6 +75,17 @@ def test_a_step_that_ran_before_goes_through_the_phases(straight):
     assert run.state.nodes["b"].input == {"n": 2, "fixed": [1]}
 
 
+def test_a_late_result_leads_nowhere(straight):
+    run = Driver(CHAIN.replace("next: b}", "retry: {max_attempts: 3, initial: 1s, jitter: 0}, next: b}", 1))
+    late = AttemptFinished(node="a", generation=1, outcome="succeeded", output={"n": 1})
+    run.fail("a")
+    assert run.tick(results=[late]).superseded == [late]
+    run.advance(1)
+    assert run.tick(results=[late]).superseded == [late]
+    assert run.tick(results=[AttemptFinished(node="c", generation=1, outcome="succeeded")]).events == []
+    assert (straight, run.statuses()) == ([], {"a": "running"})
+
+
 def test_a_timer_that_is_due_with_the_result_goes_first(straight):
     run = Driver("timeout: 10s\n" + CHAIN.lstrip())
     run.finish("a", {"n": 1})

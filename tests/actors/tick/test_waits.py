@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ductor.actors.steps.wait import next_time_us
+from ductor.actors.tick.compute import MAX_INPUTS_PER_TICK, TickInputs, compute
 from ductor.definitions.durations import MAX_DURATION_MS, format_timestamp_us, parse_timestamp_us
 from ductor.definitions.values import JsonValue
 from ductor.journal.events import NodeParked
@@ -285,6 +286,16 @@ def test_many_due_timers_fire_in_the_order_of_their_deadlines_over_several_ticks
     assert len(run.rows) - rows == 3
     settled = [node.settled_version for _, node in sorted(run.state.nodes.items(), key=lambda item: int(item[0][1:]))]
     assert settled == sorted(settled)
+
+
+def test_more_timers_of_one_moment_than_a_tick_fires_go_on_at_once():
+    count = MAX_INPUTS_PER_TICK + 1
+    steps = "\n".join(f"  - {{ref: w{n}, type: wait, duration: 1s}}" for n in range(count))
+    run = Driver(f"output: 1\nsteps:\n{steps}")
+    run.now_us += SECOND_US
+    assert compute(run.program, run.folded(), TickInputs(), run.now_us).is_limited
+    run.tick()
+    assert run.state.status == "completed"
 
 
 def test_a_wait_that_times_out_late_only_by_the_choice_of_its_edge_fails():

@@ -1,0 +1,44 @@
+"""What expressions see of a run and its steps."""
+
+import pytest
+
+from ductor.actors.tick.activation import StateActivation
+from ductor.definitions.values import JsonValue
+from tests.actors.tick.driver import Driver
+
+LOOK = """
+config: {rate: 2}
+context: {n: 1}
+steps:
+  - {ref: good, type: task, task: t, next: look}
+  - {ref: bad, type: task, task: t, on_error: continue, next: {done: look}}
+  - {ref: none, type: task, task: t, run_if: 'false', next: look}
+  - {ref: other, type: task, task: t, input: "${steps.look}"}
+  - {ref: look, type: task, task: t, input: "${steps}"}
+"""
+
+
+def test_a_step_is_seen_with_what_has_become_of_it():
+    run = Driver(LOOK)
+    run.finish("good", 7)
+    run.fail("bad")
+    seen = run.state.nodes["look"].input
+    error: JsonValue = {"type": "Boom", "message": "bad failed", "details": None}
+    assert seen == {
+        "good": {"output": 7, "error": None, "status": "succeeded", "outcome": "success", "attempts": 1},
+        "bad": {"output": None, "error": error, "status": "failed", "outcome": "error", "attempts": 1},
+        "none": {"output": None, "error": None, "status": "skipped", "outcome": None, "attempts": 0},
+        "other": {"output": None, "error": None, "status": "running", "outcome": None, "attempts": 1},
+        "look": {"output": None, "error": None, "status": "pending", "outcome": None, "attempts": 0},
+    }
+    nothing: JsonValue = {"output": None, "error": None, "status": "pending", "outcome": None, "attempts": 0}
+    assert run.state.nodes["other"].input == nothing
+
+
+def test_a_variable_that_there_is_not_is_no_null():
+    run = Driver(LOOK)
+    seen = StateActivation(run.program, run.state, run.now_us)
+    assert (seen.lookup("config"), seen.lookup("context")) == ({"rate": 2}, {"n": 1})
+    with pytest.raises(KeyError, match="item"):
+        seen.lookup("item")
+    assert seen.with_own({"item": 3}).lookup("item") == 3
