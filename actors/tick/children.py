@@ -264,8 +264,6 @@ def _ancestry(tick: Tick, node: ProgramNode, step: SubworkflowStep, generation: 
 def _traceparent(tick: Tick) -> str:
     """A child's parent in the trace is the decision to start it; empty where this run is not traced."""
     state = tick.state
-    if not state.traceparent:
-        return ""
     version = state.version if tick.events else state.version + 1
     return traceparent_below(state.traceparent, tick_span_id(state.run_id, version))
 

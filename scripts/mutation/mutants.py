@@ -197,6 +197,8 @@ def _left_out(owner: ast.AST) -> Iterator[tuple[ast.stmt, Callable[[], None]]]:
         bodies: list[list[ast.stmt]] = [getattr(node, "body", []), getattr(node, "orelse", [])]
         for body in bodies:
             for index, statement in enumerate(body):
+                if node is owner and statement is body[-1] and _returns_nothing(statement):
+                    continue
                 if (isinstance(statement, LEFT_OUT) and not _states_invariant(statement)) or _is_call(statement):
                     yield statement, _leaving_out(body, index)
 
@@ -208,6 +210,13 @@ def _states_invariant(node: ast.stmt | ast.keyword) -> bool:
     if isinstance(node, ast.Raise):
         return ast.unparse(node).startswith("raise AssertionError")
     return isinstance(node, ast.Assert)
+
+
+def _returns_nothing(statement: ast.stmt) -> bool:
+    """Whether it says what the end of a function says in any case."""
+    return isinstance(statement, ast.Return) and (
+        statement.value is None or (isinstance(statement.value, ast.Constant) and statement.value.value is None)
+    )
 
 
 def _is_call(statement: ast.stmt) -> bool:

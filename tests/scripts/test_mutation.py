@@ -89,6 +89,12 @@ def test_what_only_a_defect_could_reach_is_left_in():
     assert [one.what for one in uneven] == []
 
 
+def test_a_return_of_nothing_at_the_end_of_a_function_is_left_in():
+    source = "def f(a):\n    if a:\n        return None\n    print(a)\n    return None\n"
+    left_out = [(one.what, one.line) for one in mutants_of(source) if one.what.startswith("left out")]
+    assert left_out == [("left out: print(a)", 4), ("left out: return None", 3)]
+
+
 def test_faults_that_read_alike_are_told_apart():
     source = "def f(a):\n    if a:\n        return\n    if not a:\n        return\n"
     assert [one.what for one in mutants_of(source) if "left out" in one.what] == [

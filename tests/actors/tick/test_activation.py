@@ -1,5 +1,6 @@
 """What expressions see of a run and its steps."""
 
+import msgspec
 import pytest
 
 from ductor.actors.tick.activation import StateActivation
@@ -33,6 +34,16 @@ def test_a_step_is_seen_with_what_has_become_of_it():
     }
     nothing: JsonValue = {"output": None, "error": None, "status": "pending", "outcome": None, "attempts": 0}
     assert run.state.nodes["other"].input == nothing
+
+
+@pytest.mark.parametrize(("parent", "root", "seen_root"), [(None, None, "run-1"), ("above", "top", "top")])
+def test_a_run_sees_itself(parent: str | None, root: str | None, seen_root: str):
+    run = Driver("steps: [{ref: a, type: task, task: t, input: '${run}'}]", starts=False)
+    run.tick(started=msgspec.structs.replace(run.started, parent_run_id=parent, root_run_id=root, iteration=2))
+    assert run.state.nodes["a"].input == {
+        "id": "run-1", "tenant": "t", "definition": "subject", "started_at": "1970-01-01T00:00:01Z", "parent": parent,
+        "root": seen_root, "iteration": 2, "status": "pending", "error": None,
+    }  # fmt: skip
 
 
 def test_a_variable_that_there_is_not_is_no_null():

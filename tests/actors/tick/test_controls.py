@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
+from ductor.actors.tick import controls as controls_module
 from ductor.definitions.values import JsonValue
-from ductor.journal.compaction import is_compacted
+from ductor.journal.compaction import compacted, is_compacted, state_size_bytes
 from ductor.journal.events import ControlReceived
 from tests.actors.tick.driver import Driver
 
@@ -19,6 +20,21 @@ def test_a_run_that_has_only_just_begun_is_not_compacted():
     run.request("compact", "c-2")
     assert [is_compacted(row.events) for row in run.rows] == [False, False, True]
     assert len(run.refusals) == 1
+
+
+@pytest.mark.parametrize("is_too_large", [False, True])
+def test_a_state_that_no_row_takes_is_not_compacted(is_too_large: bool, monkeypatch: pytest.MonkeyPatch):
+    run = Driver(WAITS)
+    run.signal("go")
+    size_bytes = state_size_bytes(compacted(run.state))
+    monkeypatch.setattr(controls_module, "MAX_COMPACTED_STATE_BYTES", size_bytes - is_too_large)
+    run.request("compact")
+    assert is_compacted(run.rows[-1].events) == (not is_too_large)
+    refusal = (
+        f"the run's state has {size_bytes} bytes and a journal row takes {size_bytes - 1}; "
+        "continue the run as new instead"
+    )
+    assert run.refusals == ([refusal] if is_too_large else [])
 
 
 def test_a_row_that_begins_a_run_compacts_nothing():

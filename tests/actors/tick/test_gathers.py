@@ -4,7 +4,7 @@ import pytest
 
 from ductor.actors.tick.gathering import CHILD_CANCELLED, output_of
 from ductor.definitions.values import JsonValue
-from ductor.journal.events import NodeSettled
+from ductor.journal.events import NodeSettled, ScatterStarted
 from tests.actors.tick.driver import Driver, settlements
 from tests.actors.tick.test_redrives import from_, redrive
 
@@ -274,6 +274,23 @@ def test_a_named_scatter_keeps_what_succeeded():
     assert set(run.in_flight) == {"each[1]"}
     run.finish("each[1]", "B")
     assert run.state.nodes["end"].input == {"result": ["A", "B", "C"], "error": {}}
+
+
+def test_a_named_scatter_that_a_step_led_to_keeps_its_items():
+    run = Driver(
+        """
+        steps:
+          - {ref: list, type: task, task: t, next: each}
+          - {ref: each, type: scatter, items_expr: steps.list.output, do: {type: task, task: t}, next: all}
+          - {ref: all, type: gather, scatter_ref: each}
+        """
+    )
+    run.finish("list", [1, 2])
+    run.finish("each[0]", "A")
+    run.fail("each[1]")
+    redrive(run, **from_("each"))
+    assert set(run.in_flight) == {"each[1]"}
+    assert sum(isinstance(event, ScatterStarted) and not event.is_resumed for event in run.events()) == 1
 
 
 def test_one_child_is_done_anew_and_the_others_stay_as_they_are():

@@ -289,6 +289,17 @@ def test_a_step_that_cancels_a_scatter_cancels_its_children():
 # --- with the run -----------------------------------------------------------------------------------------------------
 
 
+def test_a_scatter_is_settled_before_what_comes_with_the_last_result_is_heard():
+    run = Driver("""
+    on: [{signal: stop, cancels: [each]}]
+    steps:
+      - {ref: each, type: scatter, items_expr: "[1]", do: {type: task, task: t}, next: after}
+      - {ref: after, type: task, task: t}
+    """)
+    run.tick(results=[run.success("each[0]")], messages=[run.message("signal", "stop")])
+    assert run.statuses() == {"each": "succeeded", "each[0]": "succeeded", "after": "running"}
+
+
 def test_children_have_the_grace_time_when_the_run_is_cancelled():
     run = of([0, 1, 2], "concurrency: 2")
     run.request("cancel")

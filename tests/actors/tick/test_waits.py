@@ -288,6 +288,17 @@ def test_many_due_timers_fire_in_the_order_of_their_deadlines_over_several_ticks
     assert settled == sorted(settled)
 
 
+def test_timers_that_fill_a_tick_leave_the_messages_of_after_them_to_the_next_one():
+    steps = "\n".join(f"  - {{ref: w{n}, type: wait, duration: 1s}}" for n in range(MAX_INPUTS_PER_TICK))
+    run = Driver(f"output: 1\nsteps:\n{steps}\n  - {{ref: go, type: wait, signal: go}}")
+    run.now_us += 2 * SECOND_US
+    signal = run.message("signal", "go")
+    payload = compute(run.program, run.folded(), TickInputs(messages=[signal]), run.now_us)
+    assert (payload.unread, payload.is_limited) == ([signal], True)
+    run.tick(messages=[signal])
+    assert run.state.status == "completed"
+
+
 def test_more_timers_of_one_moment_than_a_tick_fires_go_on_at_once():
     count = MAX_INPUTS_PER_TICK + 1
     steps = "\n".join(f"  - {{ref: w{n}, type: wait, duration: 1s}}" for n in range(count))
