@@ -15,6 +15,21 @@ class ActorError(DuctorError):
     code = "actor"
 
 
+class InvalidSettingError(ActorError):
+    """A setting of a host, a worker or their queue is not acceptable. Nothing was started.
+
+    Attributes:
+        setting: its name.
+        reason: what is wrong, and what would be right.
+    """
+
+    code = "invalid_setting"
+
+    def __init__(self, setting: str, reason: str) -> None:
+        self.setting, self.reason = setting, reason
+        super().__init__(f"{setting} {reason}")
+
+
 class InvalidTaskError(ActorError):
     """A handler can't be a task. Raised where it is declared or registered, never while a run waits for it.
 

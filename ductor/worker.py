@@ -11,7 +11,7 @@ from ductor.actors.observing import Observer, observer_of
 from ductor.actors.owners import OwnerWakeups
 from ductor.actors.queue.opening import redis_settings
 from ductor.actors.queue.redis.settings import RedisSettings
-from ductor.actors.remote_worker import RemoteWorker, WorkerHealth, WorkerOptions, new_worker_id
+from ductor.actors.remote_worker import RemoteWorker, WorkerHealth, WorkerOptions, check_queues, new_worker_id
 from ductor.actors.tasks import Task, TaskRegistry, task
 from ductor.database import open_database
 from ductor.journal.clock import SystemClock
@@ -44,8 +44,8 @@ class Worker:
         phase: where the worker is in its life.
 
     Raises:
-        DuplicateTaskError, InvalidTaskError, ValueError for too many queues or none: from the constructor. Entering
-        raises what the database raises, and NoQueueError for a store that no other process can share.
+        DuplicateTaskError, InvalidTaskError, InvalidSettingError for too many queues or none: from the constructor.
+        Entering raises what the database raises, and NoQueueError for a store that no other process can share.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Worker:
         observers: Sequence[Observer] = (),
     ) -> None:
         self.registry = TaskRegistry(one if isinstance(one, Task) else task(one) for one in tasks)
+        check_queues(queues)
         self.queues = tuple(queues)
         self._database, self._redis = database, redis_settings(redis)
         self._directory = Path(directory) if directory is not None else None

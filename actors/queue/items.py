@@ -168,7 +168,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tier: str
 
 
-class LanePolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class LanePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """How one tenant is served by one queue.
 
     Attributes:
@@ -191,7 +191,7 @@ class LanePolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             )
 
 
-class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """Bounds of one queue: items that wait for delivery, and leases at once (None: no cap)."""
 
     max_queued: int = 1_000_000

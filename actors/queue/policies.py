@@ -6,7 +6,7 @@ from ductor.actors.queue.distributed import DistributedQueue
 from ductor.actors.queue.items import LanePolicy, QueuePolicy
 
 
-class TenantInQueue(msgspec.Struct, frozen=True, kw_only=True):
+class TenantInQueue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a queue serves one tenant."""
 
     queue: str
@@ -14,7 +14,7 @@ class TenantInQueue(msgspec.Struct, frozen=True, kw_only=True):
     policy: LanePolicy
 
 
-class QueuePolicies(msgspec.Struct, frozen=True, kw_only=True):
+class QueuePolicies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What differs from the defaults: bounds of queues by name, and how they serve tenants."""
 
     queues: dict[str, QueuePolicy] = msgspec.field(default_factory=dict)

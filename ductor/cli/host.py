@@ -37,6 +37,14 @@ class ServingOptions:
             help="So many hosts, each in a process of its own. One that ends is started again.",
         ),
     ] = 1
+    queue_policies: Annotated[
+        Path | None,
+        Parameter(
+            name="--queue-policies",
+            env_var="DUCTOR_QUEUE_POLICIES",
+            help="A file with bounds of queues, and weights, caps and rates of tenants. The same for all hosts.",
+        ),
+    ] = None
     log_runs: Annotated[
         bool,
         Parameter(name="--log-runs", help="Log the start and end of every run, and attempts that fail.", negative=""),
@@ -70,18 +78,22 @@ def host(  # noqa: PLR0913 - groups of options, all of which have defaults
 
     from ductor.actors.engine_options import EngineOptions
     from ductor.actors.host import HostOptions
+    from ductor.actors.queue.policies import QueuePolicies
     from ductor.cli.arguments import duration_argument
     from ductor.cli.serving import serve
     from ductor.handlers import load_tasks
     from ductor.host import Host
     from ductor.observability.logs import RunLog, configure_logs
     from ductor.processes import MAX_PROCESSES, ProcessGroup
+    from ductor.queue_policies import read_queue_policies
 
     if not 1 <= serving.processes <= MAX_PROCESSES:
         raise ArgumentError("--processes", f"from 1 to {MAX_PROCESSES}, found {serving.processes}")
     drain_ms, interval_ms = duration_argument(serving.drain, "--drain"), duration_argument(health, "--health")
     assert drain_ms is not None
     assert interval_ms is not None
+    policies = QueuePolicies() if serving.queue_policies is None else read_queue_policies(serving.queue_policies)
+    options = HostOptions(drain_ms=drain_ms, engine=EngineOptions(remote_queues=serving.leave), policies=policies)
     formatter = configure_logs(log.log_format)
     metrics = monitoring.host_metrics()
     engine = Host(
@@ -89,7 +101,7 @@ def host(  # noqa: PLR0913 - groups of options, all of which have defaults
         definitions=definitions if definitions is not None else (),
         database=database.address,
         tenant=database.tenant,
-        options=HostOptions(drain_ms=drain_ms, engine=EngineOptions(remote_queues=serving.leave)),
+        options=options,
         redis=redis.settings,
         observers=(*(() if metrics is None else (metrics,)), *((RunLog(),) if serving.log_runs else ())),
     )

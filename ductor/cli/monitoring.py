@@ -1,7 +1,7 @@
 """Where `ductor host` and `ductor worker` answer for their metrics and health."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 from cyclopts import Parameter
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from ductor.observability.endpoint import Endpoint, Page, Serving
     from ductor.observability.metrics import Metrics
     from ductor.observability.worker_metrics import WorkerMetrics
+
+MAX_PORT: Final = 65_535
 
 T = TypeVar("T", bound="Serving")
 
@@ -63,6 +65,9 @@ class MonitoringOptions:
 
         if self.metrics_port is None:
             return None
+        last = MAX_PORT + 1 - processes
+        if not 0 <= self.metrics_port <= last:
+            raise ArgumentError("--metrics-port", f"from 0 to {last}, found {self.metrics_port}")
         return Endpoint(serving, metrics=metrics, address=self.metrics_address, port=self.metrics_port, ports=processes)
 
 

@@ -65,13 +65,24 @@ class RedisOptions:
             help="Names the installation, where several share one Redis.",
         ),
     ] = "ductor"
+    redis_cluster: Annotated[
+        bool,
+        Parameter(
+            name="--redis-cluster",
+            env_var="DUCTOR_REDIS_CLUSTER",
+            help="The address is that of a node of a Redis cluster.",
+            negative="",
+        ),
+    ] = False
 
     @property
     def settings(self) -> "RedisSettings | None":
         """How to reach it; None where no address, or an empty one, is given."""
         from ductor.actors.queue.redis.settings import RedisSettings
 
-        return RedisSettings(url=self.redis, shard=self.redis_shard) if self.redis else None
+        if not self.redis:
+            return None
+        return RedisSettings(url=self.redis, shard=self.redis_shard, is_cluster=self.redis_cluster)
 
 
 @Parameter(name="*")

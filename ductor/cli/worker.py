@@ -48,14 +48,12 @@ def worker(  # noqa: PLR0913 - groups of options, all but one of which have defa
         How often the worker reports its health.
     """
     from ductor.actors.remote_worker import WorkerOptions
-    from ductor.cli.arguments import ArgumentError, duration_argument
+    from ductor.cli.arguments import duration_argument
     from ductor.cli.serving import serve
     from ductor.handlers import load_tasks
     from ductor.observability.logs import configure_logs
     from ductor.worker import Worker
 
-    if not 1 <= limits.concurrency <= 10_000:
-        raise ArgumentError("--concurrency", f"from 1 to 10000, found {limits.concurrency}")
     visibility_ms = duration_argument(limits.visibility, "--visibility")
     drain_ms, interval_ms = duration_argument(limits.drain, "--drain"), duration_argument(health, "--health")
     assert visibility_ms is not None

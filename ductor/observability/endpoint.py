@@ -10,12 +10,14 @@ are set aside, and why.
 import asyncio
 import errno
 import logging
+import os
 from http import HTTPStatus
 from types import TracebackType
 from typing import Final, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
+from ductor.errors import PortUnavailableError
 from ductor.observability.health import Report
 
 MAX_HEAD_BYTES: Final = 8 * 1024
@@ -81,7 +83,7 @@ class Endpoint(Generic[T]):
         self.port = port
 
     async def __aenter__(self) -> Self:
-        """Listen. Raises OSError when the address can't be taken."""
+        """Listen. Raises PortUnavailableError when the address can't be taken."""
         self._server = await self._listen()
         self.port = self._server.sockets[0].getsockname()[1]
         _log.info("metrics, health and readiness at http://%s:%d", self._address, self.port)
@@ -93,7 +95,8 @@ class Endpoint(Generic[T]):
                 return await asyncio.start_server(self._serve, self._address, port, limit=MAX_HEAD_BYTES)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE or port == self._candidates[-1]:
-                    raise
+                    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+                    raise PortUnavailableError(self._address, port, reason) from error
         raise ValueError("no port to try")
 
     async def __aexit__(

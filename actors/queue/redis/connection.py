@@ -46,8 +46,6 @@ class RedisConnection:
     """Runs scripts. `epoch` is the shard's as last seen, empty before the first answer."""
 
     def __init__(self, settings: RedisSettings, on_disturbance: OnDisturbance) -> None:
-        if "{" in settings.shard or "}" in settings.shard or not settings.shard:
-            raise ValueError(f"shard {settings.shard!r} is empty or has a brace: its name is the keys' hash tag")
         self._settings = settings
         self._on_disturbance = on_disturbance
         self._epoch_key = f"{{{settings.shard}}}:epoch"

@@ -9,6 +9,7 @@ import pytest
 
 import ductor
 from ductor.definitions.build import task, workflow
+from ductor.errors import PortUnavailableError
 from ductor.journal.clock import SystemClock
 from ductor.journal.embedded import EmbeddedPostgres
 from ductor.journal.memory import MemoryStore
@@ -182,5 +183,5 @@ async def test_processes_of_a_group_take_a_port_each_and_no_more(store):
         first = Endpoint(host, port=somebody.port, ports=2)
         async with first:
             assert first.port == somebody.port + 1
-            with pytest.raises(OSError, match="in use"):
+            with pytest.raises(PortUnavailableError, match="in use; name another one"):
                 await Endpoint(host, port=somebody.port, ports=2).__aenter__()
