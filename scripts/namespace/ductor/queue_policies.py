@@ -1,0 +1,1 @@
+../../../ductor/queue_policies.py
