@@ -404,10 +404,23 @@ class Client(Messaging, BulkRequests):
 
         return await resolved_definitions(program, find)
 
+    async def published_definition(
+        self, name: str, *, tenant: str, version: str | None = None, manifest_hash: str | None = None
+    ) -> PublishedDefinition:
+        """The newest of this name, or the one with this label or hash. Raises DefinitionNotFoundError."""
+        record = await self.store.definition(tenant, name, version=version, manifest_hash=manifest_hash)
+        if record is None:
+            known = sorted({definition.name for definition in await self.store.definitions(tenant)})
+            nearest = difflib.get_close_matches(name, [other for other in known if other != name], n=1)
+            raise DefinitionNotFoundError(
+                tenant, name, version=version, manifest_hash=manifest_hash, nearest=nearest[0] if nearest else ""
+            )
+        return record
+
     async def _program_to_start(
         self, name: str, *, tenant: str, version: str | None, manifest_hash: str | None
     ) -> Program:
-        record = await self._definition(name, tenant=tenant, version=version, manifest_hash=manifest_hash)
+        record = await self.published_definition(name, tenant=tenant, version=version, manifest_hash=manifest_hash)
         return self._program(record)
 
     def _program(self, record: PublishedDefinition) -> Program:
@@ -422,18 +435,6 @@ class Client(Messaging, BulkRequests):
         if record is None:
             raise ManifestMissingError(loaded.head.manifest_hash)
         return loaded, record
-
-    async def _definition(
-        self, name: str, *, tenant: str, version: str | None, manifest_hash: str | None
-    ) -> PublishedDefinition:
-        record = await self.store.definition(tenant, name, version=version, manifest_hash=manifest_hash)
-        if record is None:
-            known = sorted({definition.name for definition in await self.store.definitions(tenant)})
-            nearest = difflib.get_close_matches(name, [other for other in known if other != name], n=1)
-            raise DefinitionNotFoundError(
-                tenant, name, version=version, manifest_hash=manifest_hash, nearest=nearest[0] if nearest else ""
-            )
-        return record
 
     async def _why_set_aside(self, run_id: str) -> str | None:
         """Why hosts leave a run alone."""

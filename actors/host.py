@@ -360,7 +360,7 @@ class EngineHost(Client):
         if cached is None or now_us - cached[0] > DEFINITION_CACHE_MS * 1_000:
             looking = self._looking.get(key)
             if looking is None:  # however many starts wait for it, one looks
-                looked_up = self._definition(name, tenant=tenant, version=version, manifest_hash=manifest_hash)
+                looked_up = self.published_definition(name, tenant=tenant, version=version, manifest_hash=manifest_hash)
                 looking = self._looking[key] = asyncio.ensure_future(looked_up)
                 looking.add_done_callback(lambda _: self._looking.pop(key, None))
             record = await asyncio.shield(looking)

@@ -73,15 +73,12 @@ def _of_file(path: Path, name: str | None) -> "WorkflowGraph":
 
 
 async def _of_published(name: str, database: DatabaseOptions) -> "WorkflowGraph":
-    from ductor.actors.errors import DefinitionNotFoundError
     from ductor.cli.session import connected
     from ductor.definitions.manifest import decode_manifest
     from ductor.graph import graph_of
 
     async with connected(database) as client:
-        record = await client.engine.store.definition(client.tenant, name)
-    if record is None:
-        raise DefinitionNotFoundError(database.tenant, name)
+        record = await client.engine.published_definition(name, tenant=client.tenant)
     return graph_of(decode_manifest(record.manifest))
 
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ductor.cli.options import DatabaseOptions
-from ductor.cli.report_options import PictureOutput, ReportOutput, ReportTime, TimeBound
+from ductor.cli.report_options import PictureOutput, ReportOutput, ReportTime
 
 if TYPE_CHECKING:
+    from ductor.cli.arguments import TimeBound
     from ductor.client import Client
     from ductor.reports import ReportName
 
@@ -110,6 +111,8 @@ def funnel(
 
     async def work(client: "Client") -> None:
         counts = await client.funnel(definition, manifest_hash=manifest)
+        if not counts:  # no run of it yet, or a name that nobody knows
+            await client.engine.published_definition(definition, tenant=client.tenant, manifest_hash=manifest)
         picture = await read_funnel_svg(client, definition, manifest_hash=manifest) if pictures.is_given else ""
         deliver(funnel_table(counts), output, pictures, lambda: picture)
 
@@ -231,8 +234,10 @@ def _with_client(work: "Callable[[Client], Awaitable[None]]", database: Database
     return run_async(carry_out())
 
 
-async def _times(client: "Client", bounds: tuple[TimeBound | None, TimeBound | None]) -> tuple[int | None, int | None]:
-    """Both ends, by the database's clock."""
-    now_us = await client.engine.store.now_us()
-    since, until = (None if bound is None else bound.at_us(now_us) for bound in bounds)
-    return since, until
+async def _times(
+    client: "Client", bounds: tuple["TimeBound | None", "TimeBound | None"]
+) -> tuple[int | None, int | None]:
+    """Both ends, by the database's clock. Raises ArgumentError."""
+    from ductor.cli.arguments import times_between
+
+    return times_between(bounds, await client.engine.store.now_us())

@@ -1,25 +1,14 @@
 """Options that reports share: about what, how printed, and which files."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from ductor.cli.arguments import TimeBound, time_bounds
+
 ReportFormat = Literal["table", "json", "jsonl", "csv"]
-_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
-
-
-class TimeBound(NamedTuple):
-    """A time as it was given: an age, or a moment; in microseconds."""
-
-    is_age: bool
-    value_us: int
-
-    def at_us(self, now_us: int) -> int:
-        """The moment."""
-        return now_us - self.value_us if self.is_age else self.value_us
 
 
 @Parameter(name="*")
@@ -37,7 +26,7 @@ class ReportTime:
 
     def bounds(self) -> tuple[TimeBound | None, TimeBound | None]:
         """Both ends. Raises ArgumentError."""
-        return time_bound(self.since, "--since"), time_bound(self.until, "--until")
+        return time_bounds(self.since, self.until)
 
 
 @Parameter(name="*")
@@ -65,18 +54,3 @@ class PictureOutput:
     def is_given(self) -> bool:
         """Whether one is wanted."""
         return self.svg is not None or self.png is not None
-
-
-def time_bound(text: str | None, option: str) -> TimeBound | None:
-    """A time out of text. Raises ArgumentError."""
-    from ductor.cli.arguments import ArgumentError, duration_argument
-    from ductor.definitions.durations import TimeFormatError, parse_timestamp_us
-
-    if text is None:
-        return None
-    if _DATE.match(text):
-        try:
-            return TimeBound(False, parse_timestamp_us(f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text))
-        except TimeFormatError as error:
-            raise ArgumentError(option, str(error)) from error
-    return TimeBound(True, (duration_argument(text, option) or 0) * 1_000)

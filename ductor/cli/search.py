@@ -14,7 +14,7 @@ from ductor.definitions.values import JsonValue
 from ductor.journal.events import RunStatus
 
 if TYPE_CHECKING:
-    from ductor.projections.search import FoundRun, RunSearch
+    from ductor.projections.search import FoundRun
 
 
 def search(  # noqa: PLR0913 - each is an option, and all have defaults
@@ -37,24 +37,28 @@ def search(  # noqa: PLR0913 - each is an option, and all have defaults
         Words that must all occur, or begin a word: in the definition's name, the start key, search attributes, the
         error.
     where
-        A search attribute and its value, as `customer=c-7` or `amount=12`; may be given several times.
+        A search attribute and its value, as `customer=c-7`, `amount=12` or `is_paid=true`; may be given several times.
+        A text that looks like a number goes in double quotes: `'order="12"'`.
     status
         Only runs with this status; may be given several times.
     definition
         Only runs of this definition.
     since
-        Only runs that were started this long ago at most, as `2h` or `7d`.
+        Only runs that were started from then on: so long ago, as `2h` or `7d`, a day as `2026-01-31` (UTC), or a moment
+        (RFC 3339).
     until
-        Only runs that were started this long ago at least.
+        Only runs that were started before then, in the same forms.
     after
         Where the page before ended, as it says, to continue it.
     """
-    from ductor.cli.arguments import duration_argument
+    import msgspec
+
+    from ductor.cli.arguments import time_bounds, times_between
     from ductor.cli.output import say
     from ductor.cli.session import connected, run_async
     from ductor.projections.search import RunSearch, check
 
-    since_ms, until_ms = duration_argument(since, "--since"), duration_argument(until, "--until")
+    bounds = time_bounds(since, until)
     wanted = RunSearch(
         definition=definition,
         statuses=status,
@@ -67,8 +71,9 @@ def search(  # noqa: PLR0913 - each is an option, and all have defaults
 
     async def work() -> int:
         async with connected(database, output.output) as client:
-            now_us = await client.engine.store.now_us()
-            page = await client.search_runs(_in_time(wanted, now_us, since_ms, until_ms))
+            since_us, until_us = times_between(bounds, await client.engine.store.now_us())
+            in_time = msgspec.structs.replace(wanted, started_after_us=since_us, started_before_us=until_us)
+            page = await client.search_runs(in_time)
         _print(page.runs, output.output)
         if page.next is not None:
             say(f"there are more: --after {page.next}", output.output)
@@ -77,18 +82,8 @@ def search(  # noqa: PLR0913 - each is an option, and all have defaults
     return run_async(work())
 
 
-def _in_time(search: "RunSearch", now_us: int, since_ms: int | None, until_ms: int | None) -> "RunSearch":
-    from msgspec.structs import replace
-
-    return replace(
-        search,
-        started_after_us=None if since_ms is None else now_us - since_ms * 1_000,
-        started_before_us=None if until_ms is None else now_us - until_ms * 1_000,
-    )
-
-
 def _print(runs: "Sequence[FoundRun]", output: OutputFormat) -> None:
-    from ductor.cli.output import print_rows, timestamp
+    from ductor.cli.output import json_text, print_rows, timestamp
 
     cells = [
         (
@@ -99,7 +94,10 @@ def _print(runs: "Sequence[FoundRun]", output: OutputFormat) -> None:
             timestamp(run.ended_at_us),
             run.error_type or "",
             run.key or "",
-            ", ".join(f"{name}={value}" for name, value in run.search_attributes.items()),
+            ", ".join(
+                f"{name}={value if isinstance(value, str) else json_text(value)}"
+                for name, value in run.search_attributes.items()
+            ),
         )
         for run in runs
     ]

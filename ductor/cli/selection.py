@@ -24,7 +24,10 @@ class RunSelection:
     status: Annotated[
         tuple[RunStatus, ...], Parameter(negative="", help="Only runs with this status; may be given several times.")
     ] = ()
-    since: Annotated[str | None, Parameter(help="Only runs started within this time, as `7d`.")] = None
+    since: Annotated[
+        str | None,
+        Parameter(help="Only runs started from then on: so long ago, as `7d`, a day (UTC), or a moment (RFC 3339)."),
+    ] = None
     limit: Annotated[int, Parameter(help="How many runs at most, the newest.")] = DEFAULT_LIMIT
 
     @property
@@ -35,12 +38,12 @@ class RunSelection:
 
 async def selected_run_ids(client: "Client", selection: RunSelection) -> AsyncIterator[str]:
     """Ids of the tenant's runs that fit, newest first, read in pages. Raises ArgumentError."""
-    from ductor.cli.arguments import ArgumentError, duration_argument
+    from ductor.cli.arguments import ArgumentError, time_bound
 
     if selection.limit < 1:
         raise ArgumentError("--limit", f"at least 1, found {selection.limit}")
-    within_ms = duration_argument(selection.since, "--since")
-    since_us = 0 if within_ms is None else await client.engine.store.now_us() - within_ms * 1_000
+    since = time_bound(selection.since, "--since")
+    since_us = 0 if since is None else since.at_us(await client.engine.store.now_us())
     before: str | None = None
     left = selection.limit
     while left > 0:

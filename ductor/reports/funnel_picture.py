@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from ductor.actors.errors import DefinitionNotFoundError, ManifestMissingError
+from ductor.actors.errors import ManifestMissingError
 from ductor.definitions.manifest import decode_manifest
 from ductor.definitions.model import Definition
 from ductor.graph import GraphEdge, GraphNode, WorkflowGraph, graph_of, render_svg
@@ -32,13 +32,10 @@ async def read_funnel_svg(client: "ReadModelClient", definition: str, *, manifes
         DefinitionNotFoundError, ManifestMissingError: there is no such definition, or version.
         EmptyPictureError: no run of this version has begun.
     """
-    store = client.engine.store
     if manifest_hash is None:
-        record = await store.definition(client.tenant, definition)
-        if record is None:
-            raise DefinitionNotFoundError(client.tenant, definition)
+        record = await client.engine.published_definition(definition, tenant=client.tenant)
     else:
-        record = await store.manifest(manifest_hash)
+        record = await client.engine.store.manifest(manifest_hash)
         if record is None or record.name != definition:
             raise ManifestMissingError(manifest_hash)
     counts = await client.funnel(definition, manifest_hash=record.manifest_hash)

@@ -103,6 +103,15 @@ def command(dsn: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
 async def test_the_command_line_searches_and_looks_after_models(filled: Database):
     found = command(filled.dsn, "search", "stock", "--status", "failed", "--since", "1h", "-o", "json")
     assert [run["key"] for run in json.loads(found.stdout)] == ["o-1"], found.stderr
+    dated = command(
+        filled.dsn, "search", "stock", "--since", "2026-01-31", "--until", "2199-01-01T00:00:00Z", "-o", "json"
+    )
+    assert dated.stdout == found.stdout
+    assert command(filled.dsn, "search", "--until", "2026-01-31", "-o", "json").stdout == "[]\n"
+    between = command(filled.dsn, "search", "--since", "1h", "--until", "2h")
+    assert (between.returncode, "it does not come after" in between.stderr) == (2, True)
+    unknown = command(filled.dsn, "search", "--since", "yesterday")
+    assert (unknown.returncode, "Write how long ago" in unknown.stderr) == (2, True)
     table = command(filled.dsn, "search", "--where", "customer=c-2", "--limit", "1")
     assert "customer=c-2" in table.stdout, table.stderr
     page = command(filled.dsn, "search", "--limit", "1")
