@@ -5,6 +5,7 @@ run, skip (no edge can lead here any more), or not yet.
 """
 
 import heapq
+from typing import Final
 
 from ductor.actors.steps import BEHAVIOURS
 from ductor.actors.tick.closing import advance_closing, complete
@@ -19,7 +20,10 @@ from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.program import ProgramNode
 from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import TERMINAL_RUN_STATUSES, TickLimited
-from ductor.journal.state import RunState
+from ductor.journal.state import NodeState, RunState
+
+UNTOUCHED: Final = NodeState()
+"""A node that nothing has happened to yet."""
 
 
 def schedule(tick: Tick) -> None:
@@ -92,14 +96,16 @@ def _start_runnable(tick: Tick) -> bool:
         if state.fanned or state.filling:
             judge_scatters(tick)
             has_more_children = start_children(tick)
-        if not state.touched or tick.is_full:
-            return has_more_children or bool(state.agenda or state.touched)
+        if not state.touched:
+            return has_more_children or bool(state.agenda)
 
 
 def _drain_agenda(tick: Tick) -> None:
+    """Start what has become runnable. The agenda keeps what the tick has no room for, and nothing where there is no
+    such: what `touched` holds beyond that depends on whether the state was folded, and the row must not."""
     state, program = tick.state, tick.program
     touched, agenda = state.touched, state.agenda
-    while (touched or agenda) and not tick.is_full:
+    while touched or agenda:
         if not agenda and len(touched) == 1:
             ref = touched.popleft()
         else:
@@ -107,27 +113,31 @@ def _drain_agenda(tick: Tick) -> None:
                 ref = touched.popleft()
                 heapq.heappush(agenda, (program.node(ref).position, ref))
             _, ref = heapq.heappop(agenda)
-        _look_at(tick, program.node(ref))
+        node = program.node(ref)
+        answer = _answer(state, node)
+        if answer is None:
+            continue
+        if tick.is_full:
+            heapq.heappush(agenda, (node.position, ref))
+            return
+        tick.starts += 1
+        if answer:
+            _start(tick, node)
+        else:
+            skip_dead(tick, node)
 
 
-def _look_at(tick: Tick, node: ProgramNode) -> None:
-    run = tick.state
-    state = run.nodes.get(node.ref)
-    if state is None:
-        if readiness(run, node, 0, 0) is None:
-            return  # looking leaves no trace: nothing has happened to the node
-        state = run.node(node.ref)
-    if state.status != "pending":
-        if has_lease_to_start(state):
-            tick.starts += 1
-            begin(tick, node)
-        return
-    answer = readiness(run, node, state.sources_settled, state.sources_taken)
-    if answer is None:
-        return
-    tick.starts += 1
-    if not answer:
-        skip_dead(tick, node)
+def _answer(run: RunState, node: ProgramNode) -> bool | None:
+    """Whether a node that is looked at runs (True), is skipped (False), or has nothing decided of it now (None)."""
+    state = run.nodes.get(node.ref, UNTOUCHED)
+    if state.status == "pending":
+        return readiness(run, node, state.sources_settled, state.sources_taken)
+    return True if has_lease_to_start(state) else None
+
+
+def _start(tick: Tick, node: ProgramNode) -> None:
+    if tick.node_state(node).status != "pending":  # it has got its lease
+        begin(tick, node)
         return
     if tick.program.manifest.continue_as_new_after is not None and makes_way(tick, node):
         return

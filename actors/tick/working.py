@@ -97,7 +97,7 @@ class Tick:
             begin_row(state, state.version + 1, self.now_us)
         events.append(event)
         if type(event) is NodeSettled:
-            node = state.nodes[event.node]
+            node = state.node(event.node)
             if node.lease_key or node.is_listening:
                 self.outbox.leave(event.node, node)
         elif type(event) is RunEnded or type(event) is RunContinued:

@@ -60,7 +60,7 @@ ERRORS_OF_THE_ENGINE = frozenset({
     "ChildKeyTaken", "ChildTimeout", "CompensationIncomplete", "DefinitionNotFound", "DepthExceeded", "DuplicateKey",
     "EndedByStep", "ExpressionError", "HistoryTooLong", "InvalidApprovers", "InvalidItems", "InvalidKey", "InvalidTime",
     "InvalidTrigger", "LeaseTimeout", "NoRuleMatched", "RepeatExhausted", "RuleNotUnique", "RunCancelled",
-    "RunCompensated", "RunTerminated", "RunTimeout", "ScatterNotSettled", "StartRefused", "TaskNotAllowed", "Timeout",
+    "RunCompensated", "RunTerminated", "RunTimeout", "ScatterNotSettled", "StartRefused", "TaskNotAllowed",
     "TooManyEvents", "TooManyItems", "ValueRefused",
 })  # fmt: skip
 """What the tick itself refuses or ends: it would do so again, whoever tried again."""

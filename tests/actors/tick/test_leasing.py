@@ -2,6 +2,7 @@
 
 import pytest
 
+from ductor.actors.tick.working import MAX_STARTS_PER_TICK
 from ductor.journal.events import ControlReceived, LeaseGranted, NodeParked
 from tests.actors.tick.driver import Driver, settlements
 
@@ -75,6 +76,16 @@ def test_its_input_is_rendered_after_the_grant():
     run.signal("set", 2)
     run.grant("a")
     assert run.state.nodes["a"].input == {"n": 2}
+
+
+def test_steps_that_get_their_leases_in_one_tick_start_in_it():
+    steps = "\n".join(
+        f"  - {{ref: s{n}, type: task, task: t, lease: {{key: k{n}}}}}" for n in range(MAX_STARTS_PER_TICK)
+    )
+    run = Driver(f"steps:\n{steps}")
+    rows = len(run.rows)
+    run.tick(messages=[run.granted(f"s{n}") for n in range(MAX_STARTS_PER_TICK)])
+    assert (len(run.in_flight), len(run.rows)) == (MAX_STARTS_PER_TICK, rows + 1)
 
 
 def test_retries_and_rounds_keep_it():

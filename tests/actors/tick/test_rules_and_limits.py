@@ -77,6 +77,20 @@ def test_a_tick_starts_so_many_steps_at_most_and_the_next_goes_on():
     assert run.state.status == "running"
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_row_is_limited_only_where_something_is_left_to_start(more: int):
+    """Also for a host that has loaded the run, and has more steps to look at than one that held it."""
+    refs = [f"s{number}" for number in range(MAX_STARTS_PER_TICK + more)]
+    steps = "\n".join(f"  - {{ref: {ref}, type: task, task: t}}" for ref in refs)
+    run = Driver(
+        f"steps:\n  - {{ref: a, type: task, task: t, next: [{', '.join(refs)}]}}\n{steps}\n"
+        "  - {ref: z, type: task, task: t}"
+    )
+    run.finish("a")
+    assert sum(isinstance(event, TickLimited) for event in run.events()) == more
+    assert len(run.in_flight) == len(refs) + 1
+
+
 def test_a_limited_row_leaves_the_run_running_so_that_a_restarted_host_finds_it():
     count = MAX_STARTS_PER_TICK + 1
     steps = "\n".join(f"  - {{ref: s{number}, type: transform, value: 1}}" for number in range(count))
