@@ -94,6 +94,14 @@ def test_an_edited_input_is_used_once(size: int):
     assert run.state.nodes["b"].input == {"n": 1}
 
 
+def test_an_input_without_a_name_is_for_the_step_that_failed_and_for_none_that_was_deferred():
+    run = Driver(CHAIN + "defer: [{ref: tell, type: task, task: t}]")
+    run.fail("a")
+    run.fail("tell")
+    redrive(run, input={"n": 5})
+    assert (run.refusals, run.state.nodes["a"].input) == ([], {"n": 5})
+
+
 @pytest.mark.parametrize(
     ("arguments", "refusal"),
     [
