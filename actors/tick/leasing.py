@@ -112,5 +112,4 @@ def lease_timed_out(tick: Tick, ref: str) -> None:
 def _ask(tick: Tick, ref: str, lease: Lease, key: str) -> None:
     until_us = None if lease.timeout_ms is None else tick.now_us + lease.timeout_ms * 1_000
     tick.emit(NodeParked(node=ref, waiting="lease", until_us=until_us, data={"key": key, "limit": lease.limit}))
-    tick.outbox.leases_gone.pop(ref, None)
     tick.outbox.leases[ref] = LeaseWait(node=ref, generation=tick.state.reopened_count, key=key, limit=lease.limit)

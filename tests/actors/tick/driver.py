@@ -152,9 +152,9 @@ class Driver:
         if was_paused and control is None:
             assert payload.events == [], "something happened while the run was paused"
         self.superseded += payload.superseded
-        assert payload.control is None or isinstance(payload.control.outcome, str)
-        if payload.control is not None and payload.control.outcome:
-            self.refusals.append(payload.control.outcome)
+        if payload.control is not None:
+            assert payload.control.disposition == ("refused" if payload.control.outcome else "applied")
+            self.refusals += [payload.control.outcome] if payload.control.outcome else []
         if payload.events:
             self._payloads.update((one.hash, decode_value(one.text)) for one in payload.payloads)
             self._commit(payload, before)

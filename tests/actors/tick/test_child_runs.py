@@ -120,6 +120,16 @@ def test_details_that_are_too_long_with_the_childs_are_left_out():
     assert report["error"]["details"] == {"child": child}  # type: ignore[index, call-overload]
 
 
+def test_details_that_are_no_map_are_those_of_the_child():
+    run = child_run()
+    error = ErrorInfo(type="Boom", details=["A1"], retryable=False)
+    run.tick(results=[AttemptFinished(node="work", generation=1, outcome="failed", error=error)])
+    ((_, report),) = told(run)
+    assert isinstance(report, dict)
+    child = {"run_id": "child-1", "definition": "child", "status": "failed", "details": ["A1"]}
+    assert report["error"]["details"] == {"child": child}  # type: ignore[index, call-overload]
+
+
 def test_the_run_that_failed_first_is_at_the_end_of_the_chain():
     run = child_run()
     error = ErrorInfo(type="Boom", details={"child": {"run_id": "grandchild"}, "sku": "A1"}, retryable=False)

@@ -3,7 +3,7 @@
 import pytest
 
 from ductor.journal.events import AttemptFinished, ControlReceived, NodeSettled, RunEnded
-from tests.actors.tick.driver import Driver
+from tests.actors.tick.driver import Driver, settlements
 
 PAIR = """
 steps:
@@ -23,6 +23,13 @@ def test_a_failure_takes_no_edge_stops_its_siblings_and_ends_the_run():
     assert run.state.error is not None
     assert (run.state.error.type, run.state.reason) == ("Boom", "step a failed")
     assert run.statuses() == {"a": "failed", "b": "cancelled", "c": "pending"}
+
+
+def test_an_error_that_came_with_an_attempt_is_not_written_down_again():
+    run = Driver("steps: [{ref: a, type: task, task: t}]")
+    run.fail("a", "Boom")
+    (settled,) = settlements(run.events(), "a")
+    assert (settled.status, settled.error) == ("failed", None)
 
 
 def test_a_run_that_has_nothing_to_do_first_ends_at_once():

@@ -8,10 +8,12 @@ import pytest
 from ductor.actors.explain import explain
 from ductor.actors.reasons.reason import Reason
 from ductor.actors.tick.continuing import CONTINUE_WAIT_MS, SAFETY_NET_MULTIPLE
+from ductor.journal.child_reports import ChildReport, report_message
 from ductor.journal.commit import MessageDisposition
 from ductor.journal.events import (
     CONTINUE_TIMER,
     AttemptDispatched,
+    ChildReported,
     ContinueRequested,
     HistoryWarned,
     NodeSettled,
@@ -328,6 +330,18 @@ def test_a_long_run_with_nothing_left_to_do_completes():
     assert status(driver) == "completed"
 
 
+@pytest.mark.parametrize("kind", ["cancel", "terminate"])
+def test_a_run_that_ends_is_not_told_that_it_is_long(kind: Any):
+    driver = Driver(LONG)
+    driver.finish("a", 1)
+    driver.finish("a", 2)
+    driver.request(kind)
+    if kind == "cancel":
+        driver.stopped("a")
+    assert driver.state.is_terminal
+    assert not [event for event in driver.events() if isinstance(event, HistoryWarned)]
+
+
 def test_a_run_that_never_finds_a_moment_is_ended():
     driver = Driver(LONG)
     for number in range(5 * SAFETY_NET_MULTIPLE):
@@ -364,6 +378,16 @@ def test_children_under_way_go_along_and_stop_with_the_successor():
     driver.tick(started=started_with(driver, child))
     driver.finish("a")
     assert status(driver) == "completed"
+
+
+def test_a_refusal_of_a_child_that_went_along_belongs_to_no_generation_of_this_run():
+    driver = Driver(TWO_AND_A_WAIT, starts=False)
+    driver.tick(started=started_with(driver, "child-1"))
+    report = report_message(ChildReport(run_id="child-1", status="refused", owner="other"), "sub")
+    driver.tick(messages=[report])
+    assert driver.disposition(report.id) == "consumed"
+    assert [event.generation for event in driver.events() if isinstance(event, ChildReported)] == [0]
+    assert driver.state.open_children == {}
 
 
 def test_rows_of_parked_steps_go_and_a_settled_step_is_not_listed_twice():

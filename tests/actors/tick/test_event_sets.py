@@ -161,6 +161,7 @@ def test_a_match_that_fails_fails_the_set():
 def test_each_event_of_the_set_is_filed_and_all_go_together():
     run = Driver(event_set("timeout: 1h" + UNTIL))
     assert [(index, wait.name) for (_, index), wait in run.waits.items()] == [(0, "a"), (1, "b"), (2, "c"), (3, "stop")]
+    assert {wait.since_us for wait in run.waits.values()} == {run.now_us - CLOCK_TOLERANCE_US}
     run.event("stop")
     assert run.waits == {}
 

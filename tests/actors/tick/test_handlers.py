@@ -18,6 +18,15 @@ def test_a_signal_changes_the_context():
     assert run.state.context == {"address": "newer"}
 
 
+def test_a_handler_of_events_is_filed_once():
+    run = Driver("on: [{event: move, effects: {x: 1}}]\n" + TASK)
+    filed = dict(run.waits)
+    run.advance(5)
+    payload = run.finish("t")
+    assert payload.outbox is None
+    assert run.waits == filed
+
+
 def test_a_signal_cancels_steps_and_takes_none_of_their_edges():
     run = Driver("on: [{signal: stop, cancels: [t, w]}]\n" + TASK)
     run.signal("stop")

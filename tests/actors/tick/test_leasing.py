@@ -31,7 +31,9 @@ def test_a_step_asks_waits_starts_and_gives_back():
     assert (asked.key, asked.limit, asked.generation) == ("printer-7", 2, 0)
     assert run.state.status == "waiting"
     assert run.state.nodes["print"].data == {"key": "printer-7", "limit": 2}
-    run.grant("print")
+    grant = run.granted("print")
+    run.tick(messages=[grant])
+    assert run.disposition(grant.id) == "consumed"
     assert set(run.in_flight) == {"print"}
     assert run.state.nodes["print"].lease_fence == 1
     assert set(run.leases) == {"print"}

@@ -12,6 +12,8 @@ def test_a_tick_with_nothing_to_write_beside_its_row_has_no_outbox():
     run = Driver("steps: [{ref: t, type: task, task: t}]", starts=False)
     assert run.tick(started=run.started).outbox is None
     assert run.finish("t").outbox is None
+    late = Driver("steps: [{ref: w, type: wait, signal: go, timeout: 5s, on_timeout: skip}]")
+    assert late.advance(5).outbox is None
 
 
 def test_large_values_that_came_with_a_result_are_stored_with_its_row():

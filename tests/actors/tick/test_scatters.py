@@ -239,6 +239,13 @@ def test_enough_children_end_the_scatter_and_the_rest_is_withdrawn():
     assert run.state.nodes["each"].output == {"total": 4, "succeeded": 2, "failed": 0, "cancelled": 2}
 
 
+def test_the_output_counts_what_became_of_all():
+    run = of([0, 1, 2, 3], "complete_when: succeeded + failed >= 2\n        concurrency: 3")
+    run.fail("each[1]")
+    run.finish("each[0]")
+    assert run.state.nodes["each"].output == {"total": 4, "succeeded": 1, "failed": 1, "cancelled": 2}
+
+
 def test_enough_is_judged_with_all_results_of_a_tick():
     run = of([0, 1, 2], "complete_when: succeeded >= 1")
     run.tick(results=[run.success("each[0]", "a"), run.success("each[2]", "c")])

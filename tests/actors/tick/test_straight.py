@@ -6,7 +6,7 @@ import pytest
 
 from ductor.actors.tick import compute as compute_module
 from ductor.actors.tick.straight import goes_straight
-from ductor.actors.tick.working import Tick
+from ductor.actors.tick.working import MAX_STARTS_PER_TICK, Tick
 from ductor.definitions.values import JsonValue
 from ductor.journal.events import AttemptDispatched, AttemptFinished, NodeSettled
 from tests.actors.tick.driver import Driver
@@ -86,14 +86,29 @@ def test_a_late_result_leads_nowhere(straight):
     assert (straight, run.statuses()) == ([], {"a": "running"})
 
 
-def test_a_timer_that_is_due_with_the_result_goes_first(straight):
+@pytest.mark.parametrize("late_us", [0, 1])
+def test_a_timer_that_is_due_with_the_result_goes_first(straight, late_us: int):
     run = Driver("timeout: 10s\n" + CHAIN.lstrip())
     run.finish("a", {"n": 1})
     assert straight == ["a"]
-    run.now_us += 11_000_000
+    run.now_us += 10_000_000 + late_us
     run.finish("b")
     assert straight == ["a"]
     assert run.state.status == "failed"
+
+
+def test_a_step_that_fails_on_the_straight_way_counts_as_one_that_was_started(straight):
+    refs = [f"s{number}" for number in range(MAX_STARTS_PER_TICK - 1)]
+    tasks = "".join(f"  - {{ref: {ref}, type: task, task: t}}\n" for ref in refs)
+    run = Driver(
+        "steps:\n  - {ref: a, type: task, task: t, next: b}\n"
+        "  - {ref: b, type: task, task: t, input: '${trigger.missing}', on_error: continue,"
+        f" next: {{error: [{', '.join(refs)}]}}}}\n{tasks}",
+        {},
+    )
+    rows = len(run.rows)
+    run.finish("a")
+    assert (straight, len(run.in_flight), len(run.rows)) == (["a"], len(refs), rows + 1)
 
 
 @pytest.mark.parametrize("kind", ["pause", "cancel", "continue_as_new"])

@@ -245,6 +245,16 @@ def test_a_run_can_not_give_its_own_key_to_a_child():
     assert run.state.error.type == "ChildKeyTaken"
 
 
+def test_a_key_is_the_childs_own_where_definition_or_key_is_another():
+    run = parent("key: k", starts=False)
+    run.tick(started=msgspec.structs.replace(run.started, key="k"))
+    assert run.child("call").started.key == "k"
+    text = "steps: [{ref: again, type: subworkflow, definition: subject, key: other, input: {}}]"
+    again = Driver(text, starts=False)
+    again.tick(started=msgspec.structs.replace(again.started, key="k"))
+    assert again.child("again").started.key == "other"
+
+
 def test_a_repeated_report_is_undelivered():
     run = parent()
     first, second = run.reported("call", output=1), run.reported("call", output=2)
