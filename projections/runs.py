@@ -4,10 +4,12 @@ What changes of a run (its status, its end) is taken from its head, which the jo
 row: the model is never ahead of the head, and equals it once it has caught up. Counts come from the events.
 
 Text search is by words: the run's definition, start key, values of search attributes, error type and message are cut
-into words of letters and digits in lower case. No extension of PostgreSQL is needed.
+into words of letters and digits. What people take for one word is one, however it is written: upper or lower case,
+composed or decomposed accents, full-width letters, `ß` or `ss`. No extension of PostgreSQL is needed.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 
 import asyncpg
@@ -82,7 +84,7 @@ class RunsProjection(Projection):
     """See the module's docstring."""
 
     name = "runs"
-    revision = 1
+    revision = 2
     schema = """
 CREATE TABLE run (
     run_id uuid PRIMARY KEY,
@@ -177,11 +179,15 @@ def words_of(texts: Sequence[str]) -> list[str]:
     """The words of texts, each once, in order of appearance."""
     found: dict[str, None] = {}
     for text in texts:
-        for match in _WORD.finditer(text.lower()):
+        for match in _WORD.finditer(_folded(text)):
             found[match[0][:MAX_WORD_CHARACTERS]] = None
             if len(found) == MAX_WORDS:
                 return list(found)
     return list(found)
+
+
+def _folded(text: str) -> str:
+    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
 
 
 def _error_news(change: RunChange, error: ErrorInfo | None) -> None:

@@ -213,8 +213,24 @@ def test_children_of_a_scatter_count_as_one_step():
 
 
 def test_words_are_letters_and_digits_in_lower_case_and_bounded():
-    assert words_of(["Order-7 größe_X", "ORDER a@b.example"]) == ["order", "7", "größe", "x", "a", "b", "example"]
+    assert words_of(["Order-7 grün_X", "ORDER a@b.example"]) == ["order", "7", "grün", "x", "a", "b", "example"]
     assert len(words_of([" ".join(map(str, range(1_000)))])) == MAX_WORDS
+
+
+@pytest.mark.parametrize(
+    ("written", "searched"),
+    [
+        ("Café", "CAFE\u0301"),  # an accent of its own
+        ("Straße 7", "STRASSE 7"),
+        ("\uff21\uff22\uff11", "ab1"),  # full width
+        ("ﬁnal", "FINAL"),  # a ligature
+        ("ΟΔΟΣ", "οδος"),  # the last sigma
+        ("不吉利", "不吉利"),
+    ],
+)
+def test_what_people_take_for_one_word_is_one_word(written: str, searched: str):
+    assert words_of([written]) == words_of([searched])
+    assert words_of([written]) != []
 
 
 def test_what_is_not_known_is_passed_over():
