@@ -110,7 +110,7 @@ def advance_closing(tick: Tick) -> None:
         return
     if not closing.defers_started and _has_defers_left(tick):
         tick.emit(DefersStarted(defers=tick.program.defers))
-    elif not state.touched and not state.agenda:
+    else:
         end(tick, RunEnded(status=closing.status, compensated=_compensated(tick)))
 
 

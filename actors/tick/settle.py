@@ -119,7 +119,7 @@ def fail(
         begin_closing(tick, "failed", error=error, reason=f"step {node.ref} failed")
         return
     try:
-        edges = _edges(node, "error", _own_for_choices(tick, node, "error", error))
+        edges = _edges(node, "error", _seen_by_choices(tick, node, error))
     except ExpressionError as broken:
         broken_error = expression_failure(broken)
         settled(node.plain_edges[NOTHING], error=broken_error)
@@ -133,7 +133,7 @@ def skip_by_guard(tick: Tick, node: ProgramNode) -> None:
     edges = node.plain_edges[NOTHING]
     if node.step.on_skip == "continue":
         try:
-            edges = _edges(node, "success", _own_for_choices(tick, node, "success", None))
+            edges = _edges(node, "success", _seen_by_choices(tick, node, None))
         except ExpressionError as error:
             fail(tick, node, expression_failure(error))
             return
@@ -148,7 +148,7 @@ def skip_dead(tick: Tick, node: ProgramNode) -> None:
 def time_out_edges(tick: Tick, node: ProgramNode) -> None:
     """The parked node's time is up and it has a `timeout` edge: the path goes on there, without effects or output."""
     try:
-        edges = _edges(node, "timeout", _own_for_choices(tick, node, "timeout", None))
+        edges = _edges(node, "timeout", _seen_by_choices(tick, node, None))
     except ExpressionError as error:
         fail(tick, node, expression_failure(error))
         return
@@ -213,9 +213,7 @@ def _edges(node: ProgramNode, outcome: str, activation: StateActivation) -> Edge
     )
 
 
-def _own_for_choices(tick: Tick, node: ProgramNode, outcome: str, error: ErrorInfo | None) -> StateActivation:
-    if not _has_choices(node, outcome):
-        return tick.activation
+def _seen_by_choices(tick: Tick, node: ProgramNode, error: ErrorInfo | None) -> StateActivation:
     return tick.variables(node, own_values(tick, node, None, error))
 
 

@@ -222,6 +222,15 @@ def test_a_long_title_is_cut_in_the_inbox_and_one_that_is_no_text_is_shown_as_js
     assert other.inbox["a"].title == '{"n":1}'
 
 
+def test_nobody_is_asked_by_a_step_that_is_cancelled_in_the_row_that_parks_it():
+    run = Driver("""
+    steps:
+      - {ref: a, type: approval, approvers: [ann]}
+      - {ref: b, type: transform, value: 1, cancels: [a]}
+    """)
+    assert (run.inbox, run.statuses()) == ({}, {"a": "cancelled", "b": "succeeded"})
+
+
 @pytest.mark.parametrize("way", ["cancels", "cancel", "terminate", "timeout", "failure"])
 def test_nobody_is_asked_any_more_once_the_step_has_gone(way: str):
     run = Driver(

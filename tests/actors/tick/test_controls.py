@@ -79,6 +79,38 @@ def test_a_run_says_who_stopped_it_and_why(by: str, arguments: dict[str, JsonVal
     assert run.state.reason == why
 
 
+@pytest.mark.parametrize(
+    ("by", "arguments", "why"),
+    [
+        ("", {}, "compensate requested"),
+        ("ann", {"reason": "audit"}, "compensate requested by ann: audit"),
+        ("ann", {"reason": ""}, "compensate requested by ann"),
+        ("ann", {"reason": 3}, "compensate requested by ann"),
+    ],
+)
+def test_a_run_says_who_had_it_undone_and_why(by: str, arguments: dict[str, JsonValue], why: str):
+    run = Driver("steps: [{ref: t, type: task, task: t, compensate: {task: u}}]")
+    run.finish("t")
+    run.tick(control=ControlReceived(request_id="c-1", kind="compensate", by=by, arguments=arguments))
+    run.finish("t.compensate")
+    assert (run.state.status, run.state.reason) == ("cancelled", why)
+
+
+@pytest.mark.parametrize(
+    ("by", "arguments", "why"),
+    [
+        ("", {}, "continue_as_new requested"),
+        ("ann", {"reason": "long"}, "continue_as_new requested by ann: long"),
+        ("ann", {"reason": ""}, "continue_as_new requested by ann"),
+        ("ann", {"reason": 3}, "continue_as_new requested by ann"),
+    ],
+)
+def test_a_run_says_who_had_it_continued_and_why(by: str, arguments: dict[str, JsonValue], why: str):
+    run = Driver(WAITS)
+    run.tick(control=ControlReceived(request_id="c-1", kind="continue_as_new", by=by, arguments=arguments))
+    assert (run.state.status, run.state.reason) == ("continued", why)
+
+
 def test_all_steps_are_a_value_too():
     run = Driver(
         "steps: [{ref: a, type: transform, value: 1, next: b}, {ref: b, type: transform, value: '${size(steps)}'}]"

@@ -161,20 +161,23 @@ def test_an_inline_body_is_carried_out_by_a_run_pinned_to_the_same_manifest():
     assert begun.entrypoints == ("inner",)
 
 
-def test_a_body_for_each_item_sees_the_item():
-    run = Driver("""
-    steps:
-      - ref: each
-        type: scatter
-        items_expr: "{'x': 7}"
-        do: {steps: [{ref: inner, type: task, task: t, input: "${[key, index, item]}"}]}
-    """)
+def test_a_body_for_each_item_sees_the_item_and_the_trigger_of_the_run_around_it():
+    run = Driver(
+        """
+        steps:
+          - ref: each
+            type: scatter
+            items_expr: "{'x': 7}"
+            do: {steps: [{ref: inner, type: task, task: t, input: "${[key, index, item, trigger.n]}"}]}
+        """,
+        {"n": 1},
+    )
     begun = run.child("each[0]").started
     child = Driver("steps: [{ref: inner, type: task, task: t}]", starts=False)
     child.program = run.program.bodies[begun.body]
     child.library = run.library
     child.tick(started=begun)
-    assert child.state.nodes["inner"].input == ["x", 0, 7]
+    assert child.state.nodes["inner"].input == ["x", 0, 7, 1]
 
 
 def test_a_large_input_goes_beside_both_journals():
