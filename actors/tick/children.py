@@ -61,7 +61,7 @@ TERMINAL: Final = "terminal"
 """What a parent waits for that waits for the end."""
 
 
-def start_child(tick: Tick, node: ProgramNode, *, iteration: int = 0) -> ErrorInfo | None:
+def start_child(tick: Tick, node: ProgramNode, *, iteration: int) -> ErrorInfo | None:
     """Start the child run of the node's next generation with this row; the node waits for it.
 
     Args:

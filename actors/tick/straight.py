@@ -34,7 +34,7 @@ def goes_straight(tick: Tick, result: AttemptFinished) -> bool:
 
 def _is_undisturbed(state: RunState, now_us: int) -> bool:
     """Whether there is nothing to look at besides the result."""
-    if state.status != "running" or state.paused_at_us is not None:
+    if state.status != "running":
         return False
     if state.closing is not None or state.continuing is not None:
         return False

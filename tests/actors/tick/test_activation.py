@@ -46,6 +46,15 @@ def test_a_run_sees_itself(parent: str | None, root: str | None, seen_root: str)
     }  # fmt: skip
 
 
+def test_a_run_began_when_it_began():
+    run = Driver("steps: [{ref: a, type: task, task: t, next: b}, {ref: b, type: task, task: t, input: '${run}'}]")
+    run.advance(5)
+    run.finish("a")
+    seen = run.state.nodes["b"].input
+    assert isinstance(seen, dict)
+    assert (seen["started_at"], seen["status"]) == ("1970-01-01T00:00:01Z", "running")
+
+
 def test_a_variable_that_there_is_not_is_no_null():
     run = Driver(LOOK)
     seen = StateActivation(run.program, run.state, run.now_us)

@@ -7,7 +7,7 @@ from ductor.actors.tick.compute import TickInputs, compute
 from ductor.actors.tick.working import MAX_CONTEXT_VALUE_BYTES, MAX_EVENT_BYTES_PER_TICK
 from ductor.definitions.values import JsonValue
 from ductor.journal.codec import MAX_INLINE_BYTES
-from ductor.journal.events import ChildStarted, ScatterStarted
+from ductor.journal.events import ChildStarted, NodeSettled, ScatterStarted
 from ductor.journal.trace_context import tick_span_id, traceparent_below
 from tests.actors.tick.driver import Driver
 
@@ -28,6 +28,7 @@ def steps_of(fields: str) -> str:
         "type: transform, value: '${trigger.text}'",
         "type: transform, value: 1, effects: {x: '${trigger.text}'}",
         "type: task, task: t, input: {x: '${trigger.text}'}",
+        "type: transform, value: 1, emit: [{event: e, payload: '${trigger.text}'}]",
     ],
 )
 def test_values_of_many_steps_are_spread_over_rows(fields: str):
@@ -36,6 +37,15 @@ def test_values_of_many_steps_are_spread_over_rows(fields: str):
     assert max(sizes) < MAX_EVENT_BYTES_PER_TICK + OVERHEAD_BYTES
     assert 3 <= len(sizes) <= 5
     assert len(run.state.nodes) == STEPS
+
+
+def test_values_that_fill_a_row_to_the_last_byte_are_its_last():
+    size_bytes = MAX_INLINE_BYTES // 2
+    count = MAX_EVENT_BYTES_PER_TICK // size_bytes
+    steps = "".join(f"  - {{ref: s{n}, type: transform, value: '${{trigger}}'}}\n" for n in range(count + 1))
+    run = Driver("output: 1\nsteps:\n" + steps, "a" * (size_bytes - 2))  # two quotes
+    settled = [sum(isinstance(event, NodeSettled) for event in row) for row in run.rows_of_events()]
+    assert settled == [count, 1]
 
 
 def test_values_that_stand_beside_the_row_do_not_count():

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from ductor.actors.tick.compute import TickInputs, compute
-from ductor.definitions.values import JsonValue
+from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.codec import MAX_ERROR_DETAILS_BYTES, encode_value, stored_value
 from ductor.journal.commit import Payload
 from ductor.journal.events import AttemptFinished, ErrorInfo, PayloadRef
@@ -109,15 +109,18 @@ def test_a_large_output_goes_with_the_report():
     assert sent.payload == Payload(stored.ref.hash, encode_value("x" * 40_000))
 
 
-def test_details_that_are_too_long_with_the_childs_are_left_out():
+@pytest.mark.parametrize("too_many_bytes", [0, 1])
+def test_details_that_are_too_long_with_the_childs_are_left_out(too_many_bytes: int):
     run = child_run()
-    details: JsonValue = {"text": "a" * (MAX_ERROR_DETAILS_BYTES - 12)}
+    child: JsonValue = {"run_id": "child-1", "definition": "child", "status": "failed"}
+    room = MAX_ERROR_DETAILS_BYTES - len(encode_value({"text": "", "child": child}))
+    details: JsonObject = {"text": "a" * (room + too_many_bytes)}
     error = ErrorInfo(type="Boom", details=details, retryable=False)
     run.tick(results=[AttemptFinished(node="work", generation=1, outcome="failed", error=error)])
     ((_, report),) = told(run)
     assert isinstance(report, dict)
-    child = {"run_id": "child-1", "definition": "child", "status": "failed"}
-    assert report["error"]["details"] == {"child": child}  # type: ignore[index, call-overload]
+    kept = {} if too_many_bytes else details
+    assert report["error"]["details"] == {**kept, "child": child}  # type: ignore[index, call-overload]
 
 
 def test_details_that_are_no_map_are_those_of_the_child():

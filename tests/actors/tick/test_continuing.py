@@ -84,6 +84,13 @@ def test_what_is_in_flight_finishes_first_and_counts():
     assert not [event for event in driver.events() if isinstance(event, AttemptDispatched) and event.node == "c"]
 
 
+@pytest.mark.parametrize(("root", "handed_on"), [(None, "run-1"), ("top", "top")])
+def test_the_successor_stays_below_the_same_root(root: str | None, handed_on: str):
+    driver = Driver(COUNTING, starts=False)
+    driver.tick(started=msgspec.structs.replace(driver.started, root_run_id=root))
+    assert successor(driver, driver.finish("a")).root_run_id == handed_on
+
+
 def test_the_successor_is_the_same_for_whoever_computes_the_row():
     driver = Driver(TWO_AND_A_WAIT)
     driver.request("continue_as_new", "r-7")

@@ -52,6 +52,12 @@ def test_a_step_that_is_cancelled_in_the_row_that_asks_never_asks():
     assert (run.leases, run.statuses()) == ({}, {"a": "cancelled", "b": "succeeded"})
 
 
+@pytest.mark.parametrize("length", [255, 256])
+def test_a_key_that_fits_is_filed_as_it_stands_and_a_longer_one_by_its_hash(length: int):
+    run = Driver("steps: [{ref: a, type: task, task: t, lease: {key: '${trigger}'}}]", "k" * length)
+    assert (run.leases["a"].key == "k" * length) == (length == 255)
+
+
 def test_its_guard_is_asked_before_and_never_again():
     run = leased("type: task, task: t, run_if: 'trigger.go'", trigger={"go": False})
     assert (run.state.status, run.leases) == ("completed", {})

@@ -322,6 +322,13 @@ def test_a_wait_is_filed_under_a_value_only_if_that_can_not_change(match: str, p
     assert (wait.name, wait.key_path, wait.key_value) == ("paid", path, value)
 
 
+@pytest.mark.parametrize("length", [255, 256])
+def test_a_wait_is_filed_under_a_part_of_the_event_whose_name_fits(length: int):
+    path = "payload." + "p" * (length - len("payload."))
+    run = Driver(f"steps: [{{ref: w, type: wait, event: paid, match: event.{path} == trigger}}]", "x")
+    assert run.waits["w", 0].key_path == (path if length == 255 else "")
+
+
 def test_a_long_value_is_filed_by_its_hash():
     run = Driver("steps: [{ref: w, type: wait, event: paid, match: event.payload.id == trigger}]", "x" * 1_000)
     assert len(run.waits["w", 0].key_value) == 64

@@ -440,6 +440,18 @@ def test_a_cancelled_step_asks_its_child_to_stop_and_settles_at_once(more: str):
     assert run.state.nodes["call"].status == "cancelled"
 
 
+@pytest.mark.parametrize("fields", ["on_parent_close: abandon", "mode: async, repeat: {until: 'false', every: 1h}"])
+def test_a_cancelled_step_leaves_a_child_alone_that_it_does_not_wait_for_or_that_outlives_it(fields: str):
+    run = Driver(f"""
+    steps:
+      - {{ref: call, type: subworkflow, do: {{steps: [{{ref: work, type: task, task: t}}]}}, {fields}}}
+      - {{ref: other, type: task, task: t, cancels: [call]}}
+    """)
+    assert len(run.children) == 1
+    run.finish("other")
+    assert (run.statuses()["call"], asked(run)) == ("cancelled", [])
+
+
 def test_what_is_asked_twice_has_one_id_and_another_one_after_a_redrive():
     run = parent()
     run.request("cancel")

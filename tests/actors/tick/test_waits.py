@@ -9,7 +9,7 @@ from ductor.actors.steps.wait import next_time_us
 from ductor.actors.tick.compute import MAX_INPUTS_PER_TICK, TickInputs, compute
 from ductor.definitions.durations import MAX_DURATION_MS, format_timestamp_us, parse_timestamp_us
 from ductor.definitions.values import JsonValue
-from ductor.journal.events import NodeParked
+from ductor.journal.events import NodeParked, TimerFired
 from tests.actors.tick.driver import SECOND_US, Driver, timer_ends
 
 
@@ -35,6 +35,14 @@ def test_a_wait_without_an_end_says_nothing_of_one():
     run = Driver(wait("signal: go"))
     parked = [event for event in run.events() if isinstance(event, NodeParked)]
     assert parked == [NodeParked(node="w", waiting="signal", names=("signal:go",))]
+
+
+def test_a_recorded_timer_of_another_moment_does_not_fire():
+    run = Driver(wait("duration: 10s"))
+    for due_at_us, count in ((10 * SECOND_US, 0), (11 * SECOND_US, 1)):
+        recorded = TickInputs(recorded=[TimerFired(key="w", due_at_us=due_at_us)])
+        payload = compute(run.program, run.folded(), recorded, 11 * SECOND_US)
+        assert sum(isinstance(event, TimerFired) for event in payload.events) == count
 
 
 def test_no_duration_at_all_does_not_park():
