@@ -129,7 +129,7 @@ def _ended(subject: Subject) -> Reason:
     if state.error is not None:
         text += f" with {state.error.type}: {state.error.message}".removesuffix(": ")
         details["error"] = {"type": state.error.type, "message": state.error.message}
-    if state.reason:
+    if state.reason and (state.error is None or state.reason != state.error.message):
         text += f" ({state.reason})"
     if state.compensated:
         left = [*state.undoable, *reversed(state.not_undone)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ductor.cli.arguments import ArgumentError
 from ductor.cli.failures import EXIT_CONFLICT, EXIT_OK
 from ductor.cli.options import DatabaseOptions, OutputOptions
-from ductor.cli.output import print_json
+from ductor.cli.output import print_json, say
 from ductor.cli.session import connected, run_async
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def send_control(
             receipt = await ask(client.run(run))
         if output.output == "table":
             print(f"{kind} {receipt.verdict} (request {receipt.request_id})")
+            say(f"`ductor receipt {run} {receipt.request_id}` tells what has become of it")
         else:
             print_json(receipt)
         return EXIT_CONFLICT if receipt.verdict == "duplicate" else EXIT_OK

@@ -4,14 +4,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ductor.cli.options import DatabaseOptions, OutputOptions
+from ductor.cli.options import DatabaseOptions, JsonArgument, OutputOptions
 
 
 def event(
     name: str,
     /,
     *,
-    payload: str | None = None,
+    payload: JsonArgument | None = None,
     id_: Annotated[str | None, Parameter(name="--id")] = None,
     database: DatabaseOptions = DatabaseOptions(),
     output: OutputOptions = OutputOptions(),

@@ -19,7 +19,7 @@ def export(
     runs: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     /,
     *,
-    file: Annotated[Path, Parameter(name=["--file", "-f"])],
+    file: Annotated[Path, Parameter(name=["--file", "-f"], allow_leading_hyphen=True)],
     selection: RunSelection = RunSelection(),
     follow: bool = True,
     database: DatabaseOptions = DatabaseOptions(),

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
 OutputFormat = Literal["table", "json", "jsonl"]
 
+JsonArgument = Annotated[str, Parameter(allow_leading_hyphen=True)]
+"""JSON as text, `@file`, or `-` for standard input; the parser would take a `-` for an option."""
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)

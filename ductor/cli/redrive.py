@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ductor.cli.options import DatabaseOptions, OutputOptions
+from ductor.cli.options import DatabaseOptions, JsonArgument, OutputOptions
 
 
 def redrive(
@@ -12,7 +12,7 @@ def redrive(
     /,
     *,
     from_: Annotated[tuple[str, ...], Parameter(name="--from", negative="")] = (),
-    input_: Annotated[str | None, Parameter(name="--input")] = None,
+    input_: Annotated[JsonArgument | None, Parameter(name="--input")] = None,
     by: str = "",
     request_id: str | None = None,
     database: DatabaseOptions = DatabaseOptions(),

@@ -1,6 +1,6 @@
 """`ductor reply`."""
 
-from ductor.cli.options import DatabaseOptions, OutputOptions
+from ductor.cli.options import DatabaseOptions, JsonArgument, OutputOptions
 
 
 def reply(
@@ -8,7 +8,7 @@ def reply(
     step: str,
     /,
     *,
-    payload: str,
+    payload: JsonArgument,
     by: str = "",
     request_id: str | None = None,
     database: DatabaseOptions = DatabaseOptions(),

@@ -1,6 +1,6 @@
 """`ductor signal`."""
 
-from ductor.cli.options import DatabaseOptions, OutputOptions
+from ductor.cli.options import DatabaseOptions, JsonArgument, OutputOptions
 
 
 def signal(
@@ -8,7 +8,7 @@ def signal(
     name: str,
     /,
     *,
-    payload: str | None = None,
+    payload: JsonArgument | None = None,
     by: str = "",
     request_id: str | None = None,
     database: DatabaseOptions = DatabaseOptions(),

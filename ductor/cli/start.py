@@ -4,14 +4,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ductor.cli.options import DatabaseOptions, OutputOptions
+from ductor.cli.options import DatabaseOptions, JsonArgument, OutputOptions
 
 
 def start(
     name: str,
     /,
     *,
-    input_: Annotated[str | None, Parameter(name="--input")] = None,
+    input_: Annotated[JsonArgument | None, Parameter(name="--input")] = None,
     key: str | None = None,
     version: str | None = None,
     wait: Annotated[bool, Parameter(negative="")] = False,

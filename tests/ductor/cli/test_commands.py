@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ductor.cli.failures import EXIT_BY_CODE, exit_code_of
-from ductor.cli.main import COMMANDS, run
+from ductor.cli.main import COMMANDS, make_app, run
 from ductor.definitions.errors import DuctorError
 from tests.ductor.flows import ORDER, SCENARIOS
 
@@ -72,6 +72,23 @@ def test_what_is_wrong_with_a_call_is_said_and_costs_2(call, flows, arguments):
     code, out, err = call(*arguments)
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("start", "order", "--input", "-"), "input_"),
+        (("redrive", "RUN", "--input", "-"), "input_"),
+        (("signal", "RUN", "go", "--payload", "-"), "payload"),
+        (("event", "gone", "--payload", "-"), "payload"),
+        (("reply", "RUN", "ask", "--payload", "-"), "payload"),
+        (("export", "RUN", "--file", "-"), "file"),
+        (("export", "RUN", "-f", "-"), "file"),
+    ],
+)
+def test_a_hyphen_stands_for_standard_input_or_output(arguments: tuple[str, ...], name: str):
+    _, bound, _ = make_app().parse_args(list(arguments), exit_on_error=False, print_error=False)
+    assert str(bound.arguments[name]) == "-"
 
 
 def test_errors_are_json_where_json_is_asked_for(call, flows):
