@@ -95,7 +95,7 @@ class Campaign:
         self._clock = VirtualClock()
         chance = Chance(plan.seed, "schedule", plan.schedule, "turns")
         self._loop = SimulatedLoop(self._clock, chance)
-        self.violations = Violations()
+        self.violations = Violations(self._loop.end_soon)
         self.weather = Weather(plan, self._clock, Chance(plan.seed, "schedule", plan.schedule, "weather"))
         self._world = world = World(plan, self._loop, self._clock, self.weather)
         self._compiled = [compile_document(definition) for definition in plan.definitions]
@@ -124,14 +124,17 @@ class Campaign:
         log.addHandler(watch)
         try:
             self._loop.run_until_complete(self._conduct())
-        except (TooManyStepsError, NothingLeftError) as error:
+        except TooManyStepsError as error:
+            if not self.violations.found:
+                self._report("", "liveness", str(error))
+        except NothingLeftError as error:
             self._report("", "liveness", str(error))
         except MissingVersionError as error:
             self._report(error.run_id, "unreadable", str(error))
         finally:
+            self._bury()
             log.removeHandler(watch)
             log.propagate = propagates
-            self._bury()
         return self._outcome()
 
     async def _conduct(self) -> None:

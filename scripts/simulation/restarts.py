@@ -70,7 +70,7 @@ def _starts(chance: Chance, plan: Plan, hosts: HostLimits, until_ms: int) -> lis
             key=f"restarts-{number}",
             via=chance.whole(0, hosts.count),
         )
-        for number in range(chance.whole(0, MAX_STARTS - len(plan.starts)))
+        for number in range(chance.whole(0, max(0, MAX_STARTS - len(plan.starts))))
     ]
 
 

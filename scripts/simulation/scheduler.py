@@ -31,8 +31,11 @@ from scripts.simulation.chance import Chance
 STEP_COST_S: Final = 5e-6
 """Virtual time that a callback takes."""
 
-MAX_STEPS: Final = 5_000_000
+MAX_STEPS: Final = 1_000_000
 """Callbacks of one campaign at most."""
+
+MAX_STEPS_GONE_WRONG: Final = 20_000
+"""Callbacks that follow at most once something is wrong: what goes wrong may go on for ever."""
 
 TIMER_TOLERANCE_S: Final = 1e-9
 
@@ -124,6 +127,7 @@ class SimulatedLoop(VirtualTimeLoop):
         self._timer_count = 0
         self._trace = sha256()
         self.steps = 0
+        self._max_steps = MAX_STEPS
         self.complaints: list[str] = []
         self.on_death: Callable[[Lane], None] = self.kill
         super().__init__(clock)
@@ -146,6 +150,10 @@ class SimulatedLoop(VirtualTimeLoop):
             lane.context.copy().run(_lose, task)
         if lane in self._lanes:
             self._lanes.remove(lane)
+
+    def end_soon(self) -> None:
+        """Something is wrong: a few thousand callbacks more show what else is."""
+        self._max_steps = min(self._max_steps, self.steps + MAX_STEPS_GONE_WRONG)
 
     def end(self) -> None:
         """End all processes: the campaign is over."""
@@ -200,7 +208,7 @@ class SimulatedLoop(VirtualTimeLoop):
             self._jump()
             return
         self.steps += 1
-        if self.steps > MAX_STEPS:
+        if self.steps > self._max_steps:
             raise TooManyStepsError(self.steps, tuple(str(lane) for lane in busy))
         lane = busy[0] if len(busy) == 1 else self._chance.one_of(busy)
         lane.steps += 1

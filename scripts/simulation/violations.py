@@ -1,5 +1,6 @@
 """What was found to be wrong in a campaign."""
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -31,10 +32,14 @@ class Violation(msgspec.Struct, frozen=True):
 class Violations:
     """Those of one campaign, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_first: Callable[[], None]) -> None:
+        """Args: `on_first` is called with the first one."""
         self.found: list[Violation] = []
+        self._on_first = on_first
 
     def add(self, violation: Violation) -> None:
         """Keep one more."""
+        if not self.found:
+            self._on_first()
         if len(self.found) < MAX_VIOLATIONS:
             self.found.append(violation)
