@@ -12,9 +12,10 @@ from ductor.actors.tick.outbox import Outbox
 from ductor.actors.tick.payload import TickPayload
 from ductor.definitions.steps import AnyStep
 from ductor.definitions.steps.step import WorkerStep
+from ductor.definitions.values import JsonValue
 from ductor.journal.chain import link
 from ductor.journal.codec import encode_events
-from ductor.journal.commit import AttemptDisposition, Commit, HeadStart, HeadUpdate, NewRun, TimerUpdate
+from ductor.journal.commit import AttemptDisposition, Commit, HeadStart, HeadUpdate, NewRun, Payload, TimerUpdate
 from ductor.journal.events import AttemptFinished, ControlReceived, Message, RunEnded
 from ductor.journal.fold import finish_row
 from ductor.journal.ids import attempt_token
@@ -24,16 +25,20 @@ from ductor.journal.trace_context import attempt_span_id, traceparent_below
 
 
 def inputs_of(
-    results: Sequence[AttemptResult], rows: Sequence[AttemptRow], messages: list[Message], control: Control | None
+    results: Sequence[AttemptResult], rows: Sequence[AttemptRow], messages: Sequence[Message], control: Control | None
 ) -> TickInputs:
     """What a tick absorbs: what workers told, first by themselves, then by rows; what waits in the inbox; a control."""
-    inputs = TickInputs(results=[], messages=messages, payloads=[])
+    finished = [result.finished for result in results]
+    if rows:
+        finished += map(finished_of, rows)
+    inputs = TickInputs(results=finished, messages=messages)
+    payloads: list[tuple[Payload, JsonValue]] | None = None
     for result in results:
-        inputs.results.append(result.finished)
         if result.payload is not None:
-            inputs.payloads.append((result.payload, result.value))
-    for row in rows:
-        inputs.results.append(finished_of(row))
+            payloads = payloads or []
+            payloads.append((result.payload, result.value))
+    if payloads is not None:
+        inputs.payloads = payloads
     if control is not None:
         inputs.control = ControlReceived(
             request_id=control.request_id, kind=control.kind, arguments=control.arguments, by=control.by

@@ -25,30 +25,27 @@ Failure cases:
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-import msgspec
-
+from ductor.actors.after_commit import InFlight, hand_out, tell_others
 from ductor.actors.commits import assignment_of, commit_of, inputs_of
-from ductor.actors.handing_over import StartingRun, starting_runs
-from ductor.actors.messages import AttemptResult, Committed, MessageArrived, RunBegun, StartRun, TimerDue, Wake
+from ductor.actors.handing_over import starting_runs
+from ductor.actors.messages import AttemptResult, MessageArrived, RunBegun, StartRun, TimerDue, Wake
 from ductor.actors.observing import begins
 from ductor.actors.runtime import LoopActor
 from ductor.actors.tick.compute import TickInputs, compute
-from ductor.actors.tick.outbox import Outbox
 from ductor.actors.tick.payload import TickPayload
 from ductor.actors.upkeep import Upkeep
 from ductor.actors.views import Started, outcome_of
 from ductor.definitions.program import Program
 from ductor.journal.codec import decode_value
-from ductor.journal.commit import Appended, Commit, CommitAnswer, Conflict, Payload, StartKeyTaken
+from ductor.journal.commit import Appended, Commit, CommitAnswer, Conflict, Payload, Refused, StartKeyTaken
 from ductor.journal.errors import OverloadedError
 from ductor.journal.events import TERMINAL_RUN_STATUSES, Message
 from ductor.journal.ids import attempt_token
 from ductor.journal.large_values import named_by_inputs
-from ductor.journal.lease_store import LeaseKey
 from ductor.journal.records import AttemptRow, Control
 from ductor.journal.replay import loaded_state
 from ductor.journal.state import RunState
@@ -63,15 +60,8 @@ CONFLICT_PAUSE_S = 0.01
 """First pause after a lost version check; doubles with each further one."""
 
 
-class InFlight(msgspec.Struct):
-    """The commit that waits for its answer, and what follows it."""
-
-    commit: Commit
-    payload: TickPayload
-    results: list[AttemptResult]
-    rows: list[AttemptRow]
-    control: Control | None
-    starting: list[StartingRun]
+NO_PROGRAMS: Final[Mapping[str, Program]] = {}
+"""What a run may start of which nothing is known yet."""
 
 
 class Coordinator(LoopActor):
@@ -83,10 +73,10 @@ class Coordinator(LoopActor):
         self.engine = engine
         self.state: RunState | None = None
         self.program: Program | None = None
-        self.library: Mapping[str, Program] = {}
+        self.library = NO_PROGRAMS
         self._results: list[AttemptResult] = []
-        self._rows: list[AttemptRow] = []
-        self._controls: list[Control] = []
+        self._rows: Sequence[AttemptRow] = ()
+        self._controls: Sequence[Control] = ()
         self._messages: list[Message] = []
         self._start: StartRun | None = None
         self._reads_inputs = self._reissues = self._is_due = False
@@ -94,7 +84,8 @@ class Coordinator(LoopActor):
         self._conflicts = 0
         self._head_status = ""
         self._stored_due_us: int | None = None
-        self._upkeep = Upkeep(engine.side_writes.save_snapshot)
+        self._upkeep = Upkeep()
+        self._end_is_told = False
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
@@ -105,8 +96,8 @@ class Coordinator(LoopActor):
             self._results.append(message)
             if self.state is not None and not self._reads_inputs:
                 return None  # there is nothing to be read for it
-        elif type(message) is Committed:
-            return self._committed(message.answer)
+        elif type(message) is Appended:
+            return self._appended()
         elif type(message) is Wake:
             self._reads_inputs = True
             self._reissues = self._reissues or message.reissues
@@ -119,6 +110,8 @@ class Coordinator(LoopActor):
         elif type(message) is TimerDue:
             # a message that was stored before the deadline comes before the timer
             self._reads_inputs = self._reads_inputs or (self.state is not None and self.state.is_listening)
+        elif isinstance(message, Conflict | StartKeyTaken | Refused):
+            return self._not_appended(message)
         else:
             raise TypeError(f"a coordinator does not know what to do with {message!r}")
         if self._in_flight is not None or self._start is not None or not self._may_read:
@@ -168,7 +161,7 @@ class Coordinator(LoopActor):
             return
         for payload in inputs.payloads:
             state.payloads[payload.hash] = decode_value(payload.text)
-        self._controls, self._rows = list(inputs.controls), list(inputs.attempts)
+        self._controls, self._rows = inputs.controls, inputs.attempts
         self._messages = list(inputs.messages)
         self._offer_running()
 
@@ -185,7 +178,7 @@ class Coordinator(LoopActor):
         self._messages.append(message)
 
     async def _load(self) -> None:
-        self.state, self._reads_inputs = None, False
+        self.state, self._reads_inputs, self._end_is_told = None, False, False
         loaded = await self.engine.store.load(self.run_id)
         if loaded is None:
             self.engine.run_not_found(self.run_id, self._results)
@@ -196,7 +189,7 @@ class Coordinator(LoopActor):
         self.state, self._head_status = state, loaded.head.status
         self._stored_due_us = None if state.timers.earliest() is None else -1  # unknown: written anew when it matters
         self._upkeep.loaded(loaded)
-        self._controls, self._rows = list(loaded.controls), list(loaded.attempts)
+        self._controls, self._rows = loaded.controls, loaded.attempts
         self._messages = list(loaded.messages)
         if state.status == "continued":
             await self._wake_latest()
@@ -238,13 +231,15 @@ class Coordinator(LoopActor):
         program, self.library = self.engine.programs.of_start(start.started)
         self.program, self.state = program, RunState(run_id=self.run_id)
         inputs = TickInputs(started=start.started, payloads=list(start.payloads))
-        self._commit(self._compute(program, self.state, inputs), [], [], None)
+        self._commit(self._compute(program, self.state, inputs), (), (), None)
 
     def _compute(self, program: Program, state: RunState, inputs: TickInputs) -> TickPayload:
-        observer, began_s = self.engine.observer, perf_counter()
-        payload = compute(program, state, inputs, self.engine.clock.now_us(), self.library)
-        if observer is not None:
-            observer.ticked(perf_counter() - began_s)
+        observer, now_us = self.engine.observer, self.engine.clock.now_us()
+        if observer is None:
+            return compute(program, state, inputs, now_us, self.library)
+        began_s = perf_counter()
+        payload = compute(program, state, inputs, now_us, self.library)
+        observer.ticked(perf_counter() - began_s)
         return payload
 
     def _take_over(self, begun: RunBegun) -> None:
@@ -260,24 +255,27 @@ class Coordinator(LoopActor):
         if first is not None:
             if self.engine.observer is not None:
                 self.engine.observer.committed(state, first.events, has_begun=begins("", state.status))
-            self._hand_out(state, first)
+            hand_out(self.engine, begun.program, state, first)
             self._is_due = first.is_limited
 
     def _tick(self) -> None:
         state, program = self.state, self.program
         assert state is not None
         assert program is not None
-        results, rows, messages = self._results, self._rows, self._messages
-        self._results, self._rows, self._messages = [], [], []
-        control = self._controls.pop(0) if self._controls else None
+        results: Sequence[AttemptResult]
+        results, rows, control = self._results, self._rows, None
+        self._results, self._rows = [], ()
+        if self._controls:
+            control, *self._controls = self._controls
         self._is_due = False
         was_paused = state.paused_at_us is not None
-        payload = self._compute(program, state, inputs_of(results, rows, messages, control))
-        self._messages = payload.unread
+        payload = self._compute(program, state, inputs_of(results, rows, self._messages, control))
+        if self._messages:
+            self._messages = list(payload.unread)
         if payload.deferred:  # the run is paused: what is in hand becomes rows, which are read when it is resumed
             for result in results:
                 self.engine.store_result(result)
-            results, rows = [], []
+            results, rows = (), ()
         if was_paused:
             # resumed: what waited meanwhile is read now, and attempts that were lost meanwhile are issued again
             self._reads_inputs = self._reissues = state.paused_at_us is None
@@ -292,13 +290,17 @@ class Coordinator(LoopActor):
             self.actor_ref.tell(Wake(reissues=False))
 
     def _commit(
-        self, payload: TickPayload, results: list[AttemptResult], rows: list[AttemptRow], control: Control | None
+        self,
+        payload: TickPayload,
+        results: Sequence[AttemptResult],
+        rows: Sequence[AttemptRow],
+        control: Control | None,
     ) -> None:
         state, engine = self.state, self.engine
         assert state is not None
         assert self.program is not None
         outbox = payload.outbox
-        starting = starting_runs(self.program, self.library, outbox, state.at_us, engine.begins_here) if outbox else []
+        starting = starting_runs(self.program, self.library, outbox, state.at_us, engine.begins_here) if outbox else ()
         commit = commit_of(
             state,
             payload,
@@ -320,41 +322,25 @@ class Coordinator(LoopActor):
     def _answer(self, answer: CommitAnswer) -> None:
         """Called by the store, on the loop."""
         if not self.actor_inbox.is_closed:
-            self.actor_inbox.tell(Committed(answer))
+            self.actor_inbox.tell(answer)
 
     # --- after the commit ---------------------------------------------------------------------------------------------
 
-    def _committed(self, answer: CommitAnswer) -> Coroutine[None, None, None] | None:
+    def _appended(self) -> Coroutine[None, None, None] | None:
         in_flight, self._in_flight = self._in_flight, None
+        state, program, engine = self.state, self.program, self.engine
         assert in_flight is not None
-        if type(answer) is Appended:
-            self._is_due = bool(
-                self._results or self._rows or self._controls or self._messages or in_flight.payload.is_limited
-            )
-            self._appended(in_flight)
-            return self._read_inputs() if self._reads_inputs and not self._has_messages else None
-        self.state = None
-        self._results[:0] = in_flight.results
-        if type(answer) is Conflict:
-            return self._after_conflict()
-        if type(answer) is StartKeyTaken:
-            self._answer_start(Started(answer.run_id, is_new=False))
-        else:
-            self.fail_start(answer.error)  # type: ignore[union-attr]  # the one answer left is Refused
-            self.engine.set_aside(self.run_id, answer.error)  # type: ignore[union-attr]
-        self.actor_ref.stop()
-        return None
-
-    def _appended(self, in_flight: InFlight) -> None:
-        state, payload, commit, engine = self.state, in_flight.payload, in_flight.commit, self.engine
         assert state is not None
+        assert program is not None
+        payload, commit = in_flight.payload, in_flight.commit
+        self._is_due = bool(self._results or self._rows or self._controls or self._messages or payload.is_limited)
         self._conflicts = 0
         if engine.observer is not None and payload.events:
             engine.observer.committed(state, payload.events, has_begun=begins(self._head_status, state.status))
         self._head_status = state.status
         if commit.timer is not None:
             self._stored_due_us = commit.timer.due_at_us
-        self._hand_out(state, payload)
+        hand_out(engine, program, state, payload)
         for result in in_flight.results:
             engine.confirm(result)
         for row in in_flight.rows:
@@ -362,44 +348,38 @@ class Coordinator(LoopActor):
         if self._start is not None:
             self._answer_start(Started(self.run_id, is_new=True))
         if payload.outbox is not None:
-            self._tell_others(state, in_flight, payload.outbox)
+            tell_others(engine, state, in_flight, payload.outbox)
         if state.is_warned:
             engine.long_runs.add(state)
         if state.status in TERMINAL_RUN_STATUSES and commit.version:
             engine.run_ended(outcome_of(state))
+            self._end_is_told = True
         else:
             self._keep_small(state, commit)
+        return self._read_inputs() if self._reads_inputs and not self._has_messages else None
+
+    def _not_appended(self, answer: Conflict | StartKeyTaken | Refused) -> Coroutine[None, None, None] | None:
+        in_flight, self._in_flight, self.state = self._in_flight, None, None
+        assert in_flight is not None
+        self._results[:0] = in_flight.results
+        if type(answer) is Conflict:
+            return self._after_conflict()
+        if type(answer) is StartKeyTaken:
+            self._answer_start(Started(answer.run_id, is_new=False))
+        elif type(answer) is Refused:
+            self.fail_start(answer.error)
+            self.engine.set_aside(self.run_id, answer.error)
+        self.actor_ref.stop()
+        return None
 
     def _keep_small(self, state: RunState, commit: Commit) -> None:
         """Keep short what has to be loaded, and small what is in memory."""
         if self._upkeep.appended(commit, state):
             # results in hand bring their large values with them
-            self._upkeep.tidy(state, lambda: named_by_inputs(self._rows, self._messages))
+            save = self.engine.side_writes.save_snapshot
+            self._upkeep.tidy(state, save, lambda: named_by_inputs(self._rows, self._messages))
         if self.engine.options.compact_every_rows:
             self.engine.side_writes.compact_if_long(state)
-
-    def _hand_out(self, state: RunState, payload: TickPayload) -> None:
-        """Attempts go to workers, and those that are to stop are told so."""
-        program = self.program
-        assert program is not None
-        for ref in payload.dispatched:
-            if state.nodes[ref].status == "running":  # not withdrawn again by a later decision of the same tick
-                self.engine.offer(assignment_of(state, program.node(ref).step, ref, is_redelivery=False))
-        for withdrawal in payload.withdrawn:
-            self.engine.cancel(attempt_token(self.run_id, withdrawal.node, withdrawal.generation))
-
-    def _tell_others(self, state: RunState, in_flight: InFlight, outbox: Outbox) -> None:
-        """Bring what the commit has written for others to whom it concerns."""
-        commit = in_flight.commit
-        if commit.waits or commit.published or commit.sent or commit.digests or commit.sent_controls or commit.new_runs:
-            self.engine.sent_with(commit)
-        for run in in_flight.starting:
-            self.engine.begin(run.begun)
-        if commit.forwards_to:
-            self.engine.wake(commit.forwards_to, reissues=False)  # what waited for this run waits for that one now
-        if outbox.leases or outbox.leases_gone:
-            keys = (*(lease.key for lease in outbox.leases.values()), *outbox.leases_gone.values())
-            self.engine.leases_changed([LeaseKey(state.tenant, key) for key in keys])
 
     async def _after_conflict(self) -> None:
         self._conflicts += 1
@@ -419,9 +399,11 @@ class Coordinator(LoopActor):
         state = self.state
         assert state is not None
         if state.status in TERMINAL_RUN_STATUSES:
-            self.engine.run_ended(outcome_of(state))
+            if not self._end_is_told:
+                self.engine.run_ended(outcome_of(state))
             self.state = None
-            self.actor_ref.stop()
+            if not self.stop_if_idle():
+                self.actor_ref.stop()
             return
         self.engine.at_rest(self, state.next_due_us)
 

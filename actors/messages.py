@@ -9,7 +9,7 @@ import msgspec
 from ductor.actors.views import Started
 from ductor.definitions.policies import Timeouts
 from ductor.definitions.values import JsonValue
-from ductor.journal.commit import CommitAnswer, Payload
+from ductor.journal.commit import Payload
 from ductor.journal.events import AttemptFinished, Message, RunStarted
 from ductor.journal.state import RunState
 
@@ -96,12 +96,6 @@ class MessageArrived(msgspec.Struct, frozen=True):
 
 class TimerDue(msgspec.Struct, frozen=True):
     """The run's earliest deadline has come, by the database's clock."""
-
-
-class Committed(msgspec.Struct, frozen=True, gc=False):
-    """The store's answer to the commit in flight."""
-
-    answer: CommitAnswer
 
 
 class Passivate(msgspec.Struct, frozen=True):

@@ -31,7 +31,7 @@ class Asked(msgspec.Struct, frozen=True):
     """What a parked step asks, and the messages that it has taken. `iteration` is that of its run."""
 
     data: JsonObject
-    messages: list[Message]
+    messages: Sequence[Message]
     iteration: int
 
 

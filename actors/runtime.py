@@ -91,16 +91,30 @@ class LoggingSupervisor:
 class LoopInbox:
     """An actor's inbox and what empties it. See the module's docstring for its states.
 
-    What is told waits as it is; what is asked waits in its envelope, with the slot for the reply.
+    What is told waits as it is; what is asked waits in its envelope, with the slot for the reply. When its end has been
+    reported the inbox forgets its actor, which knows it: the two would else be left to the collector of garbage, by the
+    thousand.
     """
 
-    __slots__ = ("_actor", "_context", "_is_scheduled", "_loop", "_task", "_thread_id", "_waiting", "is_closed")
+    __slots__ = (
+        "_actor",
+        "_context",
+        "_is_scheduled",
+        "_loop",
+        "_name",
+        "_task",
+        "_thread_id",
+        "_waiting",
+        "is_closed",
+    )
 
     def __init__(self) -> None:
         self._thread_id = get_ident()
         self._waiting: deque[object] = deque()
         self._is_scheduled = True  # until `open`: messages wait for the actor's start
         self._task: asyncio.Task[None] | None = None
+        self._actor: LoopActor | None = None
+        self._name = ""  # of the actor, once it is closed
         self.is_closed = False
 
     def open(self, actor: "LoopActor", context: Context) -> None:
@@ -123,7 +137,7 @@ class LoopInbox:
             self._tell_from_thread(message)
             return
         if self.is_closed:
-            raise ActorStoppedError(str(self._actor))
+            raise ActorStoppedError(self._name)
         self._waiting.append(message)
         if not self._is_scheduled:
             self._is_scheduled = True
@@ -144,29 +158,36 @@ class LoopInbox:
             self._task.cancel()
 
     def _tell_from_thread(self, message: object) -> None:
-        if self.is_closed:
-            raise ActorStoppedError(str(self._actor))
+        actor = self._actor
+        if self.is_closed or actor is None:
+            raise ActorStoppedError(self._name)
         try:
-            self._loop.call_soon_threadsafe(self._take_over, message)
+            self._loop.call_soon_threadsafe(self._take_over, actor, message)
         except RuntimeError as error:  # the loop is closed
-            raise ActorStoppedError(str(self._actor)) from error
+            raise ActorStoppedError(str(actor)) from error
 
-    def _take_over(self, message: object) -> None:
+    def _take_over(self, actor: "LoopActor", message: object) -> None:
         if self.is_closed:
-            self._actor.supervisor.message_undelivered(self._actor, message)
+            actor.supervisor.message_undelivered(actor, message)
         else:
             self.tell(message)
 
     def _begin(self) -> None:
+        if self.is_closed:
+            return
+        actor = self._actor
+        assert actor is not None
         try:
-            self._actor.on_start()
+            actor.on_start()
         except BaseException as error:  # noqa: BLE001 - whatever it is, the actor can't go on
             self._fail(error)
         else:
             self._drain()
 
     def _drain(self) -> None:
-        waiting, receive = self._waiting, self._actor.on_receive
+        waiting, actor = self._waiting, self._actor
+        assert actor is not None
+        receive = actor.on_receive
         try:
             for _ in range(MESSAGES_PER_LOOP_STEP):
                 if not waiting:
@@ -177,13 +198,13 @@ class LoopInbox:
                 if type(message) is _ActorStop:
                     self._stop(reply_to)
                     return
-                result = receive(message) if reply_to is None else self._receive_asked(message, reply_to)
+                result = receive(message) if reply_to is None else self._receive_asked(actor, message, reply_to)
                 if result is not None and isinstance(result, Coroutine):
                     self._begin_handling(result, reply_to)
                     return
                 if self.is_closed:
                     return
-            self._actor.on_drained()
+            actor.on_drained()
             if waiting and not self.is_closed:
                 self._loop.call_soon(self._drain, context=self._context)
             else:
@@ -191,9 +212,9 @@ class LoopInbox:
         except BaseException as error:  # noqa: BLE001 - whatever it is, the actor can't go on
             self._fail(error)
 
-    def _receive_asked(self, message: object, reply_to: ReplySlot) -> object:
+    def _receive_asked(self, actor: "LoopActor", message: object, reply_to: ReplySlot) -> object:
         try:
-            result: object = self._actor.on_receive(message)
+            result: object = actor.on_receive(message)
         except Exception:  # noqa: BLE001 - the asker gets it
             reply_to.set_exception()
             return None
@@ -239,26 +260,33 @@ class LoopInbox:
         return True
 
     def _stop(self, reply_to: ReplySlot | None) -> None:
-        undelivered = self._close()
+        actor = self._actor
+        assert actor is not None
+        undelivered = self._close(actor)
         try:
-            self._actor.on_stop()
+            actor.on_stop()
         except BaseException as error:  # noqa: BLE001 - reported to the supervisor
-            self._report_failure(error, undelivered)
+            self._report_failure(actor, error, undelivered)
         else:
-            self._actor.supervisor.actor_stopped(self._actor, undelivered)
+            actor.supervisor.actor_stopped(actor, undelivered)
         finally:
+            self._actor = None
             if reply_to is not None:
                 reply_to.set(True)
 
     def _fail(self, error: BaseException) -> None:
-        if self.is_closed:  # it stopped first and raised then
-            _log.error("%s raised after it had stopped", self._actor, exc_info=error)
+        actor = self._actor
+        if self.is_closed or actor is None:  # it stopped first and raised then
+            _log.error("%s raised after it had stopped", self._name, exc_info=error)
             _pass_on(error)
             return
-        self._report_failure(error, self._close())
+        undelivered = self._close(actor)
+        try:
+            self._report_failure(actor, error, undelivered)
+        finally:
+            self._actor = None
 
-    def _report_failure(self, error: BaseException, undelivered: Sequence[object]) -> None:
-        actor = self._actor
+    def _report_failure(self, actor: "LoopActor", error: BaseException, undelivered: Sequence[object]) -> None:
         try:
             actor.on_failure(type(error), error, error.__traceback__)
         except Exception:  # noqa: BLE001 - the first error is the one to report
@@ -266,9 +294,9 @@ class LoopInbox:
         actor.supervisor.actor_failed(actor, error, undelivered)
         _pass_on(error)
 
-    def _close(self) -> list[object]:
+    def _close(self, actor: "LoopActor") -> list[object]:
         """Close the inbox, refuse what was asked, return what was told."""
-        self.is_closed = True
+        self.is_closed, self._name = True, str(actor)
         self._task = None
         undelivered: list[object] = []
         while self._waiting:
@@ -284,7 +312,7 @@ class LoopInbox:
 
     def _refuse(self, reply_to: ReplySlot | None) -> None:
         if reply_to is not None:
-            error = ActorStoppedError(str(self._actor))
+            error = ActorStoppedError(self._name or str(self._actor))
             reply_to.set_exception((type(error), error, None))
 
 
@@ -366,8 +394,6 @@ class LoopActor(pykka.Actor):
         # Not Pykka's own: a random URN and a threading.Event would double an actor's cost in time and memory.
         self.actor_urn = f"urn:ductor:actor:{next(_numbers)}"
         self.actor_inbox = self._create_actor_inbox()
-        self.actor_stopped = StopFlag(self.actor_inbox)  # type: ignore[assignment]  # all of an Event that Pykka uses
-        self._actor_ref = LoopActorRef(self)
 
     @classmethod
     def start(cls, *args: Any, **kwargs: Any) -> LoopActorRef[Self]:
@@ -377,9 +403,14 @@ class LoopActor(pykka.Actor):
         return actor.actor_ref
 
     @property
+    def actor_stopped(self) -> StopFlag:  # type: ignore[override]  # all of an Event that Pykka uses
+        """Whether the actor has stopped, as Pykka asks."""
+        return StopFlag(self.actor_inbox)
+
+    @property
     def actor_ref(self) -> LoopActorRef[Self]:
-        """The reference to hand out."""
-        return self._actor_ref  # type: ignore[return-value]
+        """The reference to hand out; made when somebody wants one, which most actors never see."""
+        return LoopActorRef(self)
 
     def start_in(self, context: Context) -> None:
         """Start in the running loop; handlers run in `context`, which no other actor may share."""

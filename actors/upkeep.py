@@ -8,6 +8,8 @@ a look for large values that nothing names any more when there are twice as many
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from ductor.journal.codec import encode_state
 from ductor.journal.commit import Commit
 from ductor.journal.large_values import forget_unneeded
@@ -24,45 +26,55 @@ LARGE_VALUES_TOLERATED: Final = 32
 """Large values beyond those that the state needs that stay in memory before somebody looks which ones they are."""
 
 
-class Upkeep:
-    """See the module's docstring. `save` takes snapshots."""
+class Upkeep(msgspec.Struct, gc=False):
+    """See the module's docstring.
 
-    def __init__(self, save: Callable[[Snapshot], None]) -> None:
-        self._save = save
-        self._tail_bytes = self._tail_rows = self._snapshot_bytes = self._values_kept = 0
+    Attributes:
+        tail_bytes, tail_rows: of the journal since the last snapshot.
+        snapshot_bytes: of that.
+        values_kept: large values that the last look at them has left in memory.
+    """
+
+    tail_bytes: int = 0
+    tail_rows: int = 0
+    snapshot_bytes: int = 0
+    values_kept: int = 0
 
     def loaded(self, loaded: LoadedRun) -> None:
         """The run has been loaded."""
-        self._snapshot_bytes = len(loaded.snapshot.state) if loaded.snapshot is not None else 0
-        self._tail_bytes = sum(len(row.events) for row in loaded.tail)
-        self._tail_rows = len(loaded.tail)
-        self._values_kept = len(loaded.payloads)
+        self.snapshot_bytes = len(loaded.snapshot.state) if loaded.snapshot is not None else 0
+        self.tail_bytes = sum(len(row.events) for row in loaded.tail)
+        self.tail_rows = len(loaded.tail)
+        self.values_kept = len(loaded.payloads)
 
     def appended(self, commit: Commit, state: RunState) -> bool:
         """A commit is durable, and `state` has it. Whether `tidy` has something to do."""
-        self._tail_bytes += len(commit.events)
-        self._tail_rows += 1
+        self.tail_bytes += len(commit.events)
+        self.tail_rows += 1
         return (
-            self._tail_bytes > MIN_SNAPSHOT_BYTES
-            or self._tail_rows > MAX_TAIL_ROWS
+            self.tail_bytes > MIN_SNAPSHOT_BYTES
+            or self.tail_rows > MAX_TAIL_ROWS
             or len(state.payloads) > LARGE_VALUES_TOLERATED
         )
 
-    def tidy(self, state: RunState, named_in_hand: Callable[[], dict[str, int]]) -> None:
+    def tidy(
+        self, state: RunState, save: Callable[[Snapshot], None], named_in_hand: Callable[[], dict[str, int]]
+    ) -> None:
         """Do what is due, if anything is.
 
         Args:
             state: as the last durable row left it.
+            save: takes a snapshot.
             named_in_hand: the large values that inputs in hand name, by hash.
         """
-        is_long = self._tail_bytes > max(self._snapshot_bytes, MIN_SNAPSHOT_BYTES)
-        if is_long or self._tail_rows > MAX_TAIL_ROWS:
+        is_long = self.tail_bytes > max(self.snapshot_bytes, MIN_SNAPSHOT_BYTES)
+        if is_long or self.tail_rows > MAX_TAIL_ROWS:
             encoded = encode_state(state)
-            self._snapshot_bytes, self._tail_bytes, self._tail_rows = len(encoded), 0, 0
-            self._save(Snapshot(run_id=state.run_id, version=state.version, fold_revision=FOLD_REVISION, state=encoded))
-        elif len(state.payloads) > 2 * self._values_kept + LARGE_VALUES_TOLERATED:
+            self.snapshot_bytes, self.tail_bytes, self.tail_rows = len(encoded), 0, 0
+            save(Snapshot(run_id=state.run_id, version=state.version, fold_revision=FOLD_REVISION, state=encoded))
+        elif len(state.payloads) > 2 * self.values_kept + LARGE_VALUES_TOLERATED:
             encoded = encode_state(state)
         else:
             return
         forget_unneeded(state, encoded, named_in_hand())
-        self._values_kept = len(state.payloads)
+        self.values_kept = len(state.payloads)

@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from ductor.actors.recorded_programs import RunPrograms
-from ductor.actors.tick.compute import TickInputs, compute
+from ductor.actors.tick.compute import RecordedInput, TickInputs, compute
 from ductor.definitions.values import JsonValue
 from ductor.journal.chain import link
 from ductor.journal.codec import decode_events, decode_state, encode_events, encode_state
@@ -185,8 +185,9 @@ def recomputed(programs: RunPrograms, before: RunState, events: Sequence[AnyEven
 
 def recorded_inputs(events: Iterable[AnyEvent]) -> TickInputs:
     """What the tick that made this row took in, in its order."""
-    inputs = TickInputs(recorded=[])
-    assert inputs.recorded is not None
+    inputs = TickInputs()
+    results: list[AttemptFinished] = []
+    recorded: list[RecordedInput] = []
     for event in events:
         if not isinstance(event, AnyInput):
             continue
@@ -195,9 +196,10 @@ def recorded_inputs(events: Iterable[AnyEvent]) -> TickInputs:
         elif isinstance(event, ControlReceived):
             inputs.control = event
         elif isinstance(event, AttemptFinished):
-            inputs.results.append(event)
+            results.append(event)
         else:
-            inputs.recorded.append(event)
+            recorded.append(event)
+    inputs.results, inputs.recorded = results, recorded
     return inputs
 
 

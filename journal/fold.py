@@ -7,8 +7,8 @@ The status of a run is derived at the end of each row: `pending` until a node is
 is parked and the tick left nothing runnable behind, `running` otherwise.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.journal.events import (
@@ -71,6 +71,8 @@ from ductor.journal.fold_ends import (
 )
 from ductor.journal.open_nodes import leave
 from ductor.journal.state import ADDRESSED, NodeState, RunState
+
+T = TypeVar("T")
 
 
 def fold_row(state: RunState, version: int, at_us: int, chain_hash: bytes, events: Iterable[AnyEvent]) -> None:
@@ -144,11 +146,10 @@ def _run_started(state: RunState, event: RunStarted) -> None:
 
 
 def _attempt_finished(state: RunState, event: AttemptFinished) -> None:
-    node = state.node(event.node)
+    node = state.nodes.get(event.node) or state.node(event.node)
     if node.status != "running" or node.generation != event.generation:
         return  # the tick lets no such result into a row; a fold is total all the same
-    if node.error is not event.error:
-        node.error = event.error
+    node.error = event.error
     if event.outcome == "succeeded":
         node.output = event.output
         node.output_ref = event.output_ref
@@ -168,7 +169,7 @@ def _control_received(state: RunState, event: ControlReceived) -> None:
 
 def _attempt_dispatched(state: RunState, event: AttemptDispatched) -> None:
     ref = event.node
-    node = state.node(ref)
+    node = state.nodes.get(ref) or state.node(ref)
     if node.status != "pending":
         leave(state, ref, node)
     if event.attempt == 1:  # a retry runs with the input of the round's first attempt
@@ -244,9 +245,17 @@ def _message_taken(state: RunState, event: MessageTaken) -> None:
     if message is not None:
         for ref in event.nodes:
             node = state.node(ref)
-            node.messages.append(message)
+            node.messages = _grown(node.messages, message)
             if ref in event.parts:
-                node.message_parts.append(event.parts[ref])
+                node.message_parts = _grown(node.message_parts, event.parts[ref])
+
+
+def _grown(items: Sequence[T], item: T) -> Sequence[T]:
+    """The items and one more. Most nodes never have any, and share the empty tuple; the first one makes a list."""
+    if isinstance(items, list):
+        items.append(item)
+        return items
+    return [*items, item]
 
 
 def _event_emitted(state: RunState, event: EventEmitted) -> None:
@@ -294,7 +303,7 @@ def _node_settled(state: RunState, event: NodeSettled) -> None:
     if ref == RUN_LEASE:
         _run_waits_no_longer(state)
         return
-    node = state.node(ref)
+    node = state.nodes.get(ref) or state.node(ref)
     if node.status != "pending":
         leave(state, ref, node)
     node.status = event.status
@@ -340,8 +349,7 @@ def _forget_work(node: NodeState) -> None:
         node.data = None
         node.data_ref = None
     if node.messages:
-        node.messages = []
-        node.message_parts = []
+        node.messages = node.message_parts = ()
 
 
 def _context_patched(state: RunState, event: ContextPatched) -> None:

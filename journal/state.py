@@ -17,6 +17,7 @@ size of the run. Some fields are derived from the others while folding, so that 
 
 import heapq
 from collections import deque
+from collections.abc import Sequence
 
 import msgspec
 
@@ -165,8 +166,8 @@ class NodeState(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     names: tuple[str, ...] = ()
     data: JsonValue = None
     data_ref: PayloadRef | None = None
-    messages: list[Message] = msgspec.field(default_factory=list)
-    message_parts: list[tuple[int, ...]] = msgspec.field(default_factory=list)
+    messages: Sequence[Message] = ()
+    message_parts: Sequence[tuple[int, ...]] = ()
     has_next_input: bool = False
     next_input: JsonValue = None
     next_input_ref: PayloadRef | None = None

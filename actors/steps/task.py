@@ -1,6 +1,7 @@
 """`task`: attempts of a handler in a worker, with retries and `repeat`."""
 
 from ductor.actors.steps.behaviour import Unlistening
+from ductor.actors.tick.activation import StateActivation
 from ductor.actors.tick.retry import retry_delay_ms
 from ductor.actors.tick.settle import expression_failure, fail, own_values, succeed
 from ductor.actors.tick.working import Tick
@@ -63,6 +64,22 @@ def _dispatch_round(tick: Tick, node: ProgramNode, *, iteration: int) -> None:
         allowed = ", ".join(step.tasks)
         message = f"step {node.ref}: {task!r} is not among its `tasks` ({allowed})"
         fail(tick, node, ErrorInfo(type="TaskNotAllowed", message=message, retryable=False))
+
+
+def dispatch_first(tick: Tick, node: ProgramNode, activation: StateActivation) -> None:
+    """Dispatch the first attempt ever of a task that has one handler.
+
+    Raises:
+        ExpressionError, ValueRefusedError: its input could not be made. Nothing was dispatched.
+    """
+    step, ref = _step(node), node.ref
+    inline, large = None, None
+    if node.input is not None:
+        inline, large = tick.keep(node.input.render(activation), f"input of step {ref}")
+    tick.emit(
+        AttemptDispatched(node=ref, generation=1, task=step.task, input=inline, input_ref=large, queue=step.queue)
+    )
+    tick.dispatched.append(ref)
 
 
 def _dispatch(tick: Tick, node: ProgramNode, task: str, *, attempt: int, iteration: int) -> None:

@@ -1,5 +1,7 @@
 """Phase 1: apply attempt results. A result of another generation, or for a node that is not running, is superseded."""
 
+from collections.abc import Sequence
+
 from ductor.actors.steps import BEHAVIOURS
 from ductor.actors.tick.settle import expression_failure, fail
 from ductor.actors.tick.working import Tick
@@ -8,7 +10,7 @@ from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import TERMINAL_RUN_STATUSES, AttemptFinished
 
 
-def advance(tick: Tick, results: list[AttemptFinished]) -> list[AttemptFinished]:
+def advance(tick: Tick, results: Sequence[AttemptFinished]) -> list[AttemptFinished]:
     """Apply the results in the order of their arrival. Returns those that are superseded."""
     superseded: list[AttemptFinished] = []
     state, program = tick.state, tick.program

@@ -13,7 +13,7 @@ what becomes of them does not change it. `terminate` does none of this: the run 
 
 from ductor.actors.tick.children import may_report, stop_children
 from ductor.actors.tick.gathering import output_of
-from ductor.actors.tick.working import CANCEL_GRACE_MS, Tick, Withdrawal
+from ductor.actors.tick.working import CANCEL_GRACE_MS, Tick
 from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.values import JsonObject, JsonValue
 from ductor.journal.child_reports import undone_message
@@ -67,7 +67,7 @@ def begin_closing(
     for ref in list(state.open_nodes):
         node = state.nodes[ref]
         if node.status == "running":
-            tick.withdrawn.append(Withdrawal(ref, node.generation))
+            tick.withdraw(ref, node.generation)
         elif not may_report(tick, ref):
             tick.emit(NodeSettled(node=ref, status="cancelled"))
 
@@ -78,7 +78,7 @@ def close_open_nodes(tick: Tick) -> None:
     for ref in list(state.open_nodes):
         node = state.nodes[ref]
         if node.status == "running":
-            tick.withdrawn.append(Withdrawal(ref, node.generation))
+            tick.withdraw(ref, node.generation)
         tick.emit(NodeSettled(node=ref, status="cancelled"))
 
 

@@ -11,7 +11,7 @@ A paused run takes up controls only: its timers stand still, messages wait where
 The state is mutated and must be thrown away unless the payload is committed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -52,7 +52,7 @@ RecordedInput = MessageReceived | TimerFired | ChildReported | LeaseGranted
 """What phase 3 absorbs, as a row records it."""
 
 
-class TickInputs(msgspec.Struct, kw_only=True):
+class TickInputs(msgspec.Struct, kw_only=True, gc=False):
     """What a tick absorbs.
 
     Attributes:
@@ -67,10 +67,10 @@ class TickInputs(msgspec.Struct, kw_only=True):
 
     started: RunStarted | None = None
     control: ControlReceived | None = None
-    results: list[AttemptFinished] = msgspec.field(default_factory=list)
-    messages: list[Message] = msgspec.field(default_factory=list)
-    recorded: list[RecordedInput] | None = None
-    payloads: list[tuple[Payload, JsonValue]] = msgspec.field(default_factory=list)
+    results: Sequence[AttemptFinished] = ()
+    messages: Sequence[Message] = ()
+    recorded: Sequence[RecordedInput] | None = None
+    payloads: Sequence[tuple[Payload, JsonValue]] = ()
 
     @property
     def is_lone_result(self) -> bool:
@@ -99,22 +99,17 @@ def compute(
     if state.status == "continued":
         return _passed_on(tick, inputs)
     for payload, value in inputs.payloads:
-        tick.payloads.append(payload)
-        state.payloads[payload.hash] = value
-    decided = TickPayload(
-        events=tick.events,
-        dispatched=tick.dispatched,
-        withdrawn=tick.withdrawn,
-        payloads=tick.payloads,
-        superseded=[],
-        deferred=[],
-        unread=[],
-        outbox=None,
-    )
+        tick.store(payload, value)
+    decided = TickPayload(events=tick.events)
     if not inputs.is_lone_result or not goes_straight(tick, inputs.results[0]):
         _go_through_phases(tick, inputs, decided)
     if state.parent_waits_for and tick.events:
         tell_parent(tick)
+    decided.dispatched = tick.dispatched
+    if tick.withdrawn is not None:
+        decided.withdrawn = tick.withdrawn
+    if tick.payloads is not None:
+        decided.payloads = tick.payloads
     decided.outbox = tick.filled_outbox
     decided.is_limited = state.paused_at_us is None and (bool(decided.unread) or _is_limited(tick))
     return decided
@@ -148,16 +143,7 @@ def _passed_on(tick: Tick, inputs: TickInputs) -> TickPayload:
     """What comes to a run after another one has continued it is for that one."""
     if inputs.control is not None or inputs.messages:
         tick.outbox.forward_to(tick.state.successor_run_id or "")
-    return TickPayload(
-        events=[],
-        dispatched=[],
-        withdrawn=[],
-        payloads=[],
-        superseded=inputs.results,
-        deferred=[],
-        unread=[],
-        outbox=tick.filled_outbox,
-    )
+    return TickPayload(events=[], superseded=inputs.results, outbox=tick.filled_outbox)
 
 
 def _is_limited(tick: Tick) -> bool:
@@ -171,7 +157,7 @@ def _is_limited(tick: Tick) -> bool:
     return earliest is not None and earliest[0] <= tick.now_us
 
 
-def _take_in(tick: Tick, inputs: TickInputs) -> list[Message]:
+def _take_in(tick: Tick, inputs: TickInputs) -> Sequence[Message]:
     """Phase 3. Returns the messages that did not fit into this tick."""
     if inputs.recorded is not None:
         for one in inputs.recorded:
@@ -183,7 +169,7 @@ def _take_in(tick: Tick, inputs: TickInputs) -> list[Message]:
                 apply_report(tick, one)
             else:
                 tick.emit(one)
-        return []
+        return ()
     timers = tick.state.timers
     room = MAX_INPUTS_PER_TICK
     for index, message in enumerate(inputs.messages):
@@ -195,4 +181,4 @@ def _take_in(tick: Tick, inputs: TickInputs) -> list[Message]:
         room -= 1
     if timers:
         fire_due_timers(tick, room)
-    return []
+    return ()

@@ -1,5 +1,7 @@
 """What a tick gives: events to commit, and what is to happen once they are committed."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from ductor.actors.tick.outbox import Outbox
@@ -8,7 +10,7 @@ from ductor.journal.commit import ControlDisposition, Payload
 from ductor.journal.events import AnyEvent, AttemptFinished, Message
 
 
-class TickPayload(msgspec.Struct, kw_only=True):
+class TickPayload(msgspec.Struct, kw_only=True, gc=False):
     """The outcome of one tick. Without `events` there is no row to commit.
 
     Attributes:
@@ -24,12 +26,12 @@ class TickPayload(msgspec.Struct, kw_only=True):
     """
 
     events: list[AnyEvent]
-    dispatched: list[str]
-    withdrawn: list[Withdrawal]
-    payloads: list[Payload]
-    superseded: list[AttemptFinished]
-    deferred: list[AttemptFinished]
-    unread: list[Message]
-    outbox: Outbox | None
+    dispatched: Sequence[str] = ()
+    withdrawn: Sequence[Withdrawal] = ()
+    payloads: Sequence[Payload] = ()
+    superseded: Sequence[AttemptFinished] = ()
+    deferred: Sequence[AttemptFinished] = ()
+    unread: Sequence[Message] = ()
+    outbox: Outbox | None = None
     control: ControlDisposition | None = None
     is_limited: bool = False

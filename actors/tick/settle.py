@@ -20,7 +20,7 @@ from ductor.actors.tick.children import cancel_child
 from ductor.actors.tick.closing import begin_closing
 from ductor.actors.tick.gathering import error_value
 from ductor.actors.tick.sending import Sending, prepared, send
-from ductor.actors.tick.working import Tick, Withdrawal
+from ductor.actors.tick.working import Tick
 from ductor.definitions.expressions import ExpressionError
 from ductor.definitions.program import ProgramNode, Route
 from ductor.definitions.steps.gather import GatherStep
@@ -163,7 +163,7 @@ def withdraw(tick: Tick, node: ProgramNode) -> None:
     if state.fanout is not None:
         withdraw_children(tick, node)
     if state.status == "running":
-        tick.withdrawn.append(Withdrawal(node.ref, state.generation))
+        tick.withdraw(node.ref, state.generation)
     cancel_child(tick, node)
     _emit_settled(tick, node, "cancelled", "withdrawn", node.plain_edges[NOTHING])
 

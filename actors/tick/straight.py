@@ -6,10 +6,23 @@ the ordinary in the definition (`ductor.definitions.straight`), in the state of 
 goes through the phases.
 """
 
-from ductor.actors.tick.schedule import begin, schedule
+from functools import lru_cache
+from typing import Final
+
+from ductor.actors.steps.task import dispatch_first
+from ductor.actors.tick.schedule import schedule
+from ductor.actors.tick.settle import expression_failure, fail
 from ductor.actors.tick.working import Tick
+from ductor.definitions.expressions import ExpressionError
+from ductor.journal.errors import ValueRefusedError
 from ductor.journal.events import AttemptFinished, NodeSettled
+from ductor.journal.fold import APPLY, begin_row
 from ductor.journal.state import RunState
+
+_apply_finished, _apply_settled = APPLY[AttemptFinished], APPLY[NodeSettled]
+
+MAX_SETTLED_EVENTS_CACHED: Final = 4_096
+"""Events that say that a step has settled and where it leads straight on: each is the same in every run."""
 
 
 def goes_straight(tick: Tick, result: AttemptFinished) -> bool:
@@ -22,14 +35,24 @@ def goes_straight(tick: Tick, result: AttemptFinished) -> bool:
         return False
     if not _is_undisturbed(state, tick.now_us):
         return False
-    tick.emit(result)
-    tick.emit(NodeSettled(node=result.node, status="succeeded", outcome="success", taken=(follower.ref,)))
+    settled = _settled(result.node, follower.ref)
+    begin_row(state, state.version + 1, tick.now_us)
+    tick.events += (result, settled)
+    _apply_finished(state, result)
+    _apply_settled(state, settled)
     state.touched.clear()  # the follower is looked at here
     tick.starts += 1
-    begin(tick, follower)
-    if state.nodes[follower.ref].status != "running":  # its input could not be made
+    try:
+        dispatch_first(tick, follower, tick.activation)
+    except (ExpressionError, ValueRefusedError) as error:  # its input could not be made
+        fail(tick, follower, expression_failure(error))
         schedule(tick)
     return True
+
+
+@lru_cache(MAX_SETTLED_EVENTS_CACHED)
+def _settled(ref: str, follower: str) -> NodeSettled:
+    return NodeSettled(node=ref, status="succeeded", outcome="success", taken=(follower,))
 
 
 def _is_undisturbed(state: RunState, now_us: int) -> bool:

@@ -72,8 +72,8 @@ class Tick:
         self.activation = StateActivation(program, state, now_us)
         self.events: list[AnyEvent] = []
         self.dispatched: list[str] = []
-        self.withdrawn: list[Withdrawal] = []
-        self.payloads: list[Payload] = []
+        self.withdrawn: list[Withdrawal] | None = None
+        self.payloads: list[Payload] | None = None
         self._outbox: Outbox | None = None
         self.starts = 0
         self.value_bytes = 0
@@ -142,8 +142,20 @@ class Tick:
 
     def _keep_payload(self, stored: StoredValue) -> None:
         assert stored.payload is not None
-        self.payloads.append(stored.payload)
-        self.state.payloads[stored.payload.hash] = stored.value
+        self.store(stored.payload, stored.value)
+
+    def store(self, payload: Payload, value: JsonValue) -> None:
+        """Have a large value stored beside the row, and at hand."""
+        if self.payloads is None:
+            self.payloads = []
+        self.payloads.append(payload)
+        self.state.payloads[payload.hash] = value
+
+    def withdraw(self, ref: str, generation: int) -> None:
+        """Have the worker of an attempt told to stop."""
+        if self.withdrawn is None:
+            self.withdrawn = []
+        self.withdrawn.append(Withdrawal(ref, generation))
 
     def keep_inline(self, value: JsonValue, what: str) -> JsonValue:
         """Make a value fit for the run context, which is held whole. Raises ValueRefusedError."""

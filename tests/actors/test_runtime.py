@@ -2,6 +2,8 @@
 
 import asyncio
 import contextvars
+import gc
+import weakref
 from typing import Any
 
 import pykka
@@ -260,3 +262,23 @@ async def test_stop_if_idle_refuses_while_a_coroutine_runs():
 
     assert await ref.ask(leave) is False
     assert ref.is_alive()
+
+
+def test_an_actor_that_has_stopped_is_freed_without_the_collector_of_garbage():
+    async def stop_one() -> weakref.ref[Recorder]:
+        actor, ref = started()
+        ref.tell("last")
+        assert await ref.stop()
+        with pytest.raises(ActorStoppedError, match="Recorder"):
+            ref.tell("too late")
+        return weakref.ref(actor)
+
+    async def main() -> None:
+        assert (await stop_one())() is None
+
+    gc.collect()
+    gc.disable()
+    try:
+        run_in_virtual_time(main())
+    finally:
+        gc.enable()

@@ -148,7 +148,7 @@ class Driver:
         before, known = self.folded(), set(self.state.payloads)
         was_paused = self.state.paused_at_us is not None
         payload = compute(self.program, self.state, inputs, self.now_us, self.library)
-        self.deferred, self.kept = payload.deferred, payload.unread
+        self.deferred, self.kept = list(payload.deferred), list(payload.unread)
         if was_paused and control is None:
             assert payload.events == [], "something happened while the run was paused"
         self.superseded += payload.superseded

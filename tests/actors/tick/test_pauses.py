@@ -199,7 +199,7 @@ def test_results_and_messages_of_the_tick_that_pauses_wait_as_well():
     run = Driver("steps: [{ref: t, type: task, task: t}, {ref: s, type: wait, signal: go}]")
     result, signal = run.success("t"), run.message("signal", "go")
     payload = run.tick(control=ControlReceived(request_id="c", kind="pause"), results=[result], messages=[signal])
-    assert (payload.deferred, payload.unread, payload.superseded) == ([result], [signal], [])
+    assert (payload.deferred, payload.unread, payload.superseded) == ([result], [signal], ())
     assert run.statuses() == {"t": "running", "s": "waiting"}
     run.request("resume", "c-2")
     assert run.state.status == "completed"
