@@ -126,7 +126,7 @@ class Engine:
         self.partitions = PartitionMap(host_id, [host_id])
         self.elsewhere: Collection[str] = frozenset()
         self.unsettled: Collection[int] = frozenset()
-        self._held_back: set[str] = set()
+        self._held_back: dict[str, None] = {}
         self.withdrawn = WithdrawnGuests()
         self.wakeups: Wakeups | None = None
         self.remote = None if queue is None else RemoteTasks(queue, self, options.remote_queues, name=host_id)
@@ -159,7 +159,7 @@ class Engine:
 
     def _hold_back(self, run_id: str) -> None:
         if len(self._held_back) < MAX_HELD_BACK:
-            self._held_back.add(run_id)
+            self._held_back[run_id] = None
         else:
             self.wake_later(run_id)
 
@@ -336,12 +336,9 @@ class Engine:
         at runs of which everybody has told by now what he holds."""
         before, self.partitions, self.elsewhere = self.partitions, observation.partitions, observation.elsewhere
         partitions, self.unsettled = observation.partitions, observation.unsettled
-        held_back, self._held_back = self._held_back, set()
-        for run_id in held_back:
-            if partition_of(run_id) in self.unsettled:
-                self._held_back.add(run_id)
-            else:
-                self.wake_here(run_id)
+        for run_id in [run_id for run_id in self._held_back if partition_of(run_id) not in self.unsettled]:
+            del self._held_back[run_id]
+            self.wake_here(run_id)
         if before.owned != partitions.owned:
             for actor in self.directory:
                 if not partitions.owns(actor.run_id):
@@ -391,11 +388,13 @@ class Engine:
             handle.cancel()
         self.timers.close()
         await self.directory.close(timeout_ms)
-        if self._held_back:
-            self.has_left_attempts = True
+        for result in self.pool.unconfirmed():  # a coordinator had it in hand that stopped before it could decide on it
+            self.spawn(self._store_result(result))
         until_s = self._loop.time() + timeout_ms / 1_000
         while self._background and (left_s := until_s - self._loop.time()) > 0:
             await asyncio.wait(self._background, timeout=left_s)  # what is begun by them is waited for as well
+        if self._held_back or self.pool.unconfirmed():
+            self.has_left_attempts = True
         self.waiters.cancel()
         await self.pool.close()
         if self.remote is not None and not await self.remote.close(timeout_ms):

@@ -14,7 +14,11 @@ from ductor.actors.tasks import task
 from ductor.journal.events import AttemptDispatched, AttemptFinished, TimerFired
 from ductor.journal.records import Control, RunFilter
 from ductor.testing import virtual_time
-from tests.actors.hosting import ONE, TWO, Bench, WrappedStore
+from tests.actors.hosting import ONE, TWO, Bench, HeldStore, WrappedStore
+
+THREE_SIDE_BY_SIDE = """
+steps: [{ref: a, type: task, task: work}, {ref: b, type: task, task: work}, {ref: c, type: task, task: work}]
+"""
 
 
 @virtual_time
@@ -128,6 +132,24 @@ async def test_a_stopped_host_finishes_what_runs_and_the_next_carries_on():
         assert (await host.view(started.run_id)).steps[0].status == "succeeded"
         assert (await host.outcome(started.run_id)).status == "completed"
     assert bench.calls == ["work", "work"]
+
+
+@virtual_time
+async def test_results_that_come_while_a_commit_is_under_way_outlive_the_host():
+    """They are in the hands of a coordinator that stops before it can decide on them."""
+    bench = Bench()
+    store = HeldStore(bench.store)
+    store.is_holding = False
+    work = bench.handler(lambda n: asyncio.sleep(n, n))
+    async with bench.host(THREE_SIDE_BY_SIDE, work, store) as host:
+        started = await host.start("subject")
+        store.is_holding = True
+        await asyncio.sleep(5)
+        assert len(store.held) == 1
+        assert len(host.engine.pool.unconfirmed()) == 3
+    async with bench.host(THREE_SIDE_BY_SIDE, work) as host:
+        assert (await host.outcome(started.run_id, timeout_ms=5_000)).output == {"a": 1, "b": 2, "c": 3}
+    assert len(bench.calls) == 3
 
 
 @virtual_time
