@@ -23,6 +23,7 @@ from ductor.actors.tick.redriven_children import (
     scatters_of_raised,
     with_children,
 )
+from ductor.actors.tick.settle import has_choices
 from ductor.actors.tick.working import Tick
 from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.definitions.steps.task import TaskStep
@@ -109,9 +110,9 @@ def _ended_the_run(tick: Tick, ref: str) -> bool:
     step = program_node.step
     if program_node.is_defer:
         return False
-    if node.status == "failed":  # also one with `on_error: continue` whose choice failed
-        is_fatal = step.on_error == "fail" and not is_tolerated_timeout(step, node)
-        return is_fatal or (node.error is not None and node.error == tick.state.error)
+    if node.status == "failed":
+        has_broken_choice = has_choices(program_node, "error") and not node.taken
+        return has_broken_choice or (step.on_error == "fail" and not is_tolerated_timeout(step, node))
     if node.status == "cancelled":
         return node.outcome != "withdrawn"
     return node.status == "succeeded" and isinstance(step, TransformStep) and step.end is not None

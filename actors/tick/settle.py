@@ -176,8 +176,8 @@ def withdraw_children(tick: Tick, scatter: ProgramNode) -> None:
 
 
 def _effects_and_edges(tick: Tick, node: ProgramNode, outcome: str, output: JsonValue) -> tuple[JsonObject, Edges]:
-    has_choices = _has_choices(node, outcome)
-    if not node.effects and not has_choices:
+    is_choosing = has_choices(node, outcome)
+    if not node.effects and not is_choosing:
         return {}, _edges(node, outcome, tick.activation)
     own = own_values(tick, node, output, None)
     activation = tick.variables(node, own)
@@ -185,12 +185,13 @@ def _effects_and_edges(tick: Tick, node: ProgramNode, outcome: str, output: Json
     if node.effects:
         for key, template in node.effects.items():
             patch[key] = tick.keep_inline(template.render(activation), f"effect {key} of step {node.ref}")
-        if has_choices:
+        if is_choosing:
             activation = tick.variables(node, {**own, "context": {**tick.state.context, **patch}})
     return patch, _edges(node, outcome, activation)
 
 
-def _has_choices(node: ProgramNode, outcome: str) -> bool:
+def has_choices(node: ProgramNode, outcome: str) -> bool:
+    """Whether something is chosen under the outcome; what is, is never nothing."""
     return bool(node.routes.get(outcome, NO_ROUTE).groups or node.routes.get("done", NO_ROUTE).groups)
 
 

@@ -1,10 +1,11 @@
 """Redrive: what is done anew, what is kept, what joins say afterwards."""
 
+import msgspec
 import pytest
 
 from ductor.actors.tick.event_waits import CLOCK_TOLERANCE_US
 from ductor.definitions.values import JsonValue
-from ductor.journal.events import ControlReceived, NodeReset, RunReopened
+from ductor.journal.events import ControlReceived, ErrorInfo, NodeReset, RunReopened
 from tests.actors.tick.driver import SECOND_US, Driver
 
 CHAIN = """
@@ -202,6 +203,40 @@ def test_a_failure_that_was_dealt_with_stays_so():
     assert run.statuses() == {"a": "failed", "b": "skipped", "c": "succeeded", "d": "running"}
     run.finish("d")
     assert run.state.status == "completed"
+
+
+@pytest.mark.parametrize("edge", ["c", "{choice: [{when: error.type == 'Boom', to: c}, {to: d}]}"])
+def test_a_failure_that_was_dealt_with_stays_so_although_the_run_failed_with_the_same_words(edge: str):
+    run = Driver(f"""
+    steps:
+      - {{ref: a, type: task, task: t, on_error: continue, next: {{error: {edge}}}}}
+      - {{ref: c, type: task, task: t, next: d}}
+      - {{ref: d, type: task, task: t}}
+    """)
+    error = ErrorInfo(type="Boom", message="the shop is closed", retryable=False)
+    for ref in "ad":
+        run.tick(results=[msgspec.structs.replace(run.success(ref), outcome="failed", error=error)])
+        if ref == "a":
+            run.finish("c")
+    redrive(run)
+    assert run.statuses() == {"a": "failed", "c": "succeeded", "d": "running"}
+
+
+def test_what_its_guard_skipped_after_a_step_that_failed_is_asked_again():
+    run = Driver("""
+    context: {go: false}
+    on: [{signal: go, effects: {go: true}}]
+    steps:
+      - {ref: a, type: task, task: t, next: b}
+      - {ref: x, type: task, task: t, next: b}
+      - {ref: b, type: task, task: t, join: any, run_if: context.go}
+    """)
+    run.finish("x")
+    assert run.statuses()["b"] == "skipped"
+    run.signal("go")
+    run.fail("a")
+    redrive(run)
+    assert set(run.in_flight) == {"a", "b"}
 
 
 def test_another_branch_may_be_taken_the_second_time():
