@@ -71,7 +71,7 @@ def test_what_is_in_flight_finishes_first_and_counts():
     driver = Driver(TWO_AND_A_WAIT, trigger={"x": 1})
     payload = driver.request("continue_as_new", reason="too old")
     assert driver.statuses() == {"a": "running", "b": "cancelled"}
-    assert payload.withdrawn == []
+    assert driver.withdrawn == []
     assert not driver.state.is_terminal
     payload = driver.finish("a")
     assert status(driver) == "continued"
@@ -335,6 +335,13 @@ def test_a_long_run_with_nothing_left_to_do_completes():
     while driver.in_flight:
         driver.finish(next(iter(driver.in_flight)))
     assert status(driver) == "completed"
+
+
+def test_a_run_is_told_that_it_is_long_at_four_fifths_of_its_length():
+    driver = Driver(LONG.replace("continue_as_new_after: 5", "continue_as_new_after: 101"))
+    for number in range(90):
+        driver.finish("a", -number)
+    assert [event.transitions for event in driver.events() if isinstance(event, HistoryWarned)] == [81]
 
 
 @pytest.mark.parametrize("kind", ["cancel", "terminate"])

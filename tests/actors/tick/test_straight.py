@@ -8,7 +8,7 @@ from ductor.actors.tick import compute as compute_module
 from ductor.actors.tick.straight import goes_straight
 from ductor.actors.tick.working import MAX_STARTS_PER_TICK, Tick
 from ductor.definitions.values import JsonValue
-from ductor.journal.events import AttemptDispatched, AttemptFinished, NodeSettled
+from ductor.journal.events import AttemptDispatched, AttemptFinished, ControlReceived, NodeSettled
 from tests.actors.tick.driver import Driver
 
 CHAIN = """
@@ -73,6 +73,16 @@ def test_a_step_that_ran_before_goes_through_the_phases(straight):
     run.finish("a", {"n": 2})
     assert straight == ["a"]
     assert run.state.nodes["b"].input == {"n": 2, "fixed": [1]}
+
+
+def test_what_comes_with_the_result_is_taken_in_as_well(straight):
+    run = Driver(CHAIN)
+    signal = run.message("signal", "later")
+    run.tick(results=[run.success("a", {"n": 1})], messages=[signal])
+    assert (straight, run.disposition(signal.id), set(run.in_flight)) == ([], "buffered", {"b"})
+    pause = ControlReceived(request_id="c-1", kind="pause")
+    run.tick(results=[run.success("b")], control=pause)
+    assert (straight, run.state.status, run.in_flight) == ([], "paused", {})
 
 
 def test_a_late_result_leads_nowhere(straight):

@@ -235,6 +235,7 @@ def test_a_refused_key_fails_the_step_and_names_the_owner():
     error = run.state.error
     assert error is not None
     assert (error.type, error.details) == ("ChildKeyTaken", {"run_id": "other"})
+    assert error.message == "step call: the key belongs to run other"
     assert run.state.open_children == {}
     assert [event.generation for event in run.events() if isinstance(event, ChildReported)] == [1]
 
@@ -246,6 +247,7 @@ def test_a_run_can_not_give_its_own_key_to_a_child():
     assert run.children == []
     assert run.state.error is not None
     assert run.state.error.type == "ChildKeyTaken"
+    assert run.state.error.message == "step again: the key belongs to run run-1 of subject"
 
 
 def test_a_key_is_the_childs_own_where_definition_or_key_is_another():
