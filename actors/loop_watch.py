@@ -34,6 +34,8 @@ BLOCKED_AFTER_S: Final = 1.0
 MAX_FRAMES: Final = 4
 """Calls that are named of where the loop's code stands, the innermost first."""
 
+ADVICE: Final = ". Such work belongs in a `def` handler, which gets a thread"
+
 _log = logging.getLogger(__name__)
 
 
@@ -114,13 +116,11 @@ class LoopWatch:
                 sight = self._look()
                 if now_s - self._turned_at_s >= stands_s:  # it has not gone on meanwhile
                     self._sight = sight
-                    _log.warning(
-                        "%s has blocked the event loop for %.1f s, at %s. Such work belongs in a `def` handler, which "
-                        "gets a thread",
-                        sight.what,
-                        stands_s,
-                        sight.where,
-                    )
+                    text, told = "%s has blocked the event loop for %.1f s, at %s", (sight.what, stands_s, sight.where)
+                    if sight.attempt is None:
+                        _log.warning(text, *told)
+                    else:
+                        _log.warning(text + ADVICE, *told, extra=attempt_fields(sight.attempt.token))
 
     def _look(self) -> Sight:
         task = asyncio.current_task(self._loop)

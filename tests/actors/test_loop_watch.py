@@ -63,6 +63,8 @@ async def test_a_handler_that_blocks_the_loop_is_named(store: MemoryStore, caplo
     assert f"handler 'crunch' ({run.run_id}/a/1) has blocked" in meanwhile.getMessage()
     assert f" < {__file__}:" in meanwhile.getMessage()
     assert " crunch" in meanwhile.getMessage()
+    assert "belongs in a `def` handler" in meanwhile.getMessage()
+    assert meanwhile.__dict__["token"] == f"{run.run_id}/a/1"
     assert f"handler 'crunch' ({run.run_id}/a/1) blocked the event loop for" in after.getMessage()
     assert after.__dict__["token"] == f"{run.run_id}/a/1"
 
@@ -80,6 +82,7 @@ async def test_something_else_that_blocks_the_loop_is_told_by_its_place(caplog: 
         watch.stop()
     assert [name for name, _ in told.blocks] == [""]
     assert "a callback has blocked the event loop" in caplog.text
+    assert "handler" not in caplog.text, "no handler could mend it"
     assert not any(thread.name == "loop watch" for thread in threading.enumerate())
 
 
