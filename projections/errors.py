@@ -68,6 +68,23 @@ class InvalidProjectionError(DuctorError):
         super().__init__(f"projection {name!r}: {reason}")
 
 
+class TransactionEndedError(DuctorError):
+    """A projection has ended the transaction in which it was to change its tables.
+
+    Attributes:
+        name: which projection.
+    """
+
+    code = "transaction_ended"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"projection {name!r} has ended the transaction that it was given (COMMIT, ROLLBACK or the like), but what"
+            f" it writes must stand or fall with its checkpoint: take that out, and `ductor projection rebuild {name}`"
+        )
+
+
 class InvalidSearchError(DuctorError):
     """A search asks for something that can't be.
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,39}")
 VIEW_PATTERN = re.compile(r"report_[a-z0-9_]{1,48}")
+VIEWS_OF_THE_JOURNAL = frozenset({"report_inbox", "report_health"})
+"""Views that no projection stands behind: they are made with the database."""
 MAX_STATEMENTS_PER_BATCH = 200_000
 """Statements that one batch of rows may make of a projection's `apply`."""
 
@@ -135,6 +137,7 @@ class Projection(ABC):
 def check_projections(projections: Iterable[Projection]) -> tuple[Projection, ...]:
     """The projections. Raises InvalidProjectionError for one that lacks something, or a name used twice."""
     found: dict[str, Projection] = {}
+    views: dict[str, str] = dict.fromkeys(VIEWS_OF_THE_JOURNAL, "the database")
     for projection in projections:
         name = str(getattr(projection, "name", type(projection).__name__))
         for field, kind in (("name", str), ("revision", int), ("schema", str)):
@@ -144,10 +147,13 @@ def check_projections(projections: Iterable[Projection]) -> tuple[Projection, ..
             raise InvalidProjectionError(name, f"a name is {NAME_PATTERN.pattern}")
         if projection.revision < 1:
             raise InvalidProjectionError(name, f"revision is 1 or more, found {projection.revision}")
+        if name in found:
+            raise InvalidProjectionError(name, "two projections have this name")
         for view in projection.views:
             if not VIEW_PATTERN.fullmatch(view):
                 raise InvalidProjectionError(name, f"a view's name is {VIEW_PATTERN.pattern}, found {view!r}")
-        if name in found:
-            raise InvalidProjectionError(name, "two projections have this name")
+            if view in views:
+                raise InvalidProjectionError(name, f"the view {view!r} is one of {views[view]}; give it another name")
+            views[view] = f"the projection {name!r}"
         found[name] = projection
     return tuple(found.values())

@@ -1,8 +1,10 @@
 """The projector: fills read models from the journal of all runs, in commit order, each row once.
 
 Every generation of every projection has a checkpoint, its place in the feed. Those that stand at one place are a
-*group*: they share one read of the feed, one decoding and one transaction, with a savepoint for each. A turn carries
-each group on by one batch, cut where the next group stands, so that one that has fallen behind joins the others again.
+*group*: they share one read of the feed and one decoding. The built-in ones share one transaction, too, with a
+savepoint for each; one that somebody else has written has its own, since nobody knows what it does to a transaction. A
+turn carries each group on by one batch, cut where the next group stands, so that one that has fallen behind joins the
+others again.
 
 Invariants:
 - A model and its checkpoint change in one transaction, which locks the checkpoint and compares it with the place from
@@ -15,6 +17,7 @@ Failure cases:
 - A projection fails on a batch: its savepoint is rolled back, the others go on without it. It comes again with half as
   many rows, until one row alone fails; that row and the error are noted, and it stands still until `retry` or
   `rebuild`.
+- A projection ends the transaction that it was given: it stands still at once.
 - The host dies: its claim runs out, and another host goes on from the checkpoints.
 """
 
@@ -35,8 +38,10 @@ from ductor.journal.postgres.store import PostgresStore
 from ductor.journal.records import FeedPosition
 from ductor.projections import checkpoints, generations
 from ductor.projections.batch import RowBatch
+from ductor.projections.builtin import builtin_projections
 from ductor.projections.checkpoints import Checkpoint, failure_text
 from ductor.projections.database import DATABASE_AWAY, PASSING_FAILURES, ModelDatabase
+from ductor.projections.errors import TransactionEndedError
 from ductor.projections.model import Projection, check_projections
 from ductor.projections.pages import FeedPages, Page
 
@@ -44,6 +49,8 @@ FIRST_BATCH_ROWS = 1_000
 """Rows of a projection's first batch; while batches are quick they double."""
 STOP_TIMEOUT_S = 10.0
 """For so long a stopping projector may finish its batch."""
+
+BUILT_IN = frozenset(map(type, builtin_projections()))
 
 _log = logging.getLogger(__name__)
 
@@ -81,6 +88,7 @@ class Member:
 
     def __init__(self, projection: Projection, checkpoint: Checkpoint, rows_limit: int) -> None:
         self.projection = projection
+        self.is_built_in = type(projection) in BUILT_IN
         self.checkpoint = checkpoint
         self.rows_limit = rows_limit
 
@@ -238,6 +246,8 @@ class Projector:
         """One step in the life of a generation; what it fails with is noted. Whether it was done."""
         async with self._database.transaction() as connection:
             was_done = await _try(connection, lambda: change(connection, member.checkpoint, member.projection))
+            if not connection.is_in_transaction():
+                was_done = TransactionEndedError(member.projection.name)
         if isinstance(was_done, Exception):
             await self._stand_still(member, None, was_done)
             return False
@@ -310,6 +320,18 @@ class Projector:
 
     async def _apply(self, members: list[Member], page: Page, to: FeedPosition) -> list[Member]:
         """One batch for one group, up to a place; those that have taken it. Those that fail on it fall behind."""
+        built_in = [member for member in members if member.is_built_in]
+        done = await self._apply_together(built_in, page, to) if built_in else []
+        for member in members:
+            if not member.is_built_in:
+                try:
+                    done += await self._apply_together([member], page, to)
+                except TransactionEndedError as error:
+                    await self._stand_still(member, _first_row(page), error)
+        return done
+
+    async def _apply_together(self, members: list[Member], page: Page, to: FeedPosition) -> list[Member]:
+        """The same in one transaction. Raises TransactionEndedError; then nothing is known of what was written."""
         failed: list[tuple[Member, Exception]] = []
         columns, batch = page.columns, page.batch
         async with self._database.transaction() as connection:
@@ -320,6 +342,8 @@ class Projector:
             for member in ours:
                 apply = partial(_apply_to, connection, member, batch)
                 error = await _try(connection, apply, generations.schema_entry(member.checkpoint))
+                if not connection.is_in_transaction():
+                    raise TransactionEndedError(member.projection.name)
                 if error is None:
                     done.append(member)
                 else:
@@ -337,7 +361,7 @@ class Projector:
             member.moved_to(to)
         for member, error in failed:
             if len(columns) == 1:
-                await self._stand_still(member, (columns.run_ids[0], columns.versions[0]), error)
+                await self._stand_still(member, _first_row(page), error)
             else:
                 member.rows_limit = len(columns) // 2
         return done
@@ -376,6 +400,12 @@ class Projector:
         )
 
 
+def _first_row(page: Page) -> tuple[str, int] | None:
+    """Run and version; None of a page without rows."""
+    columns = page.columns
+    return (columns.run_ids[0], columns.versions[0]) if len(columns) else None
+
+
 async def _try(connection: asyncpg.Connection, work: Callable[[], Awaitable[T]], first: str = "") -> T | Exception:
     """Do all of `work` or nothing; the error that it has made itself. Raises what says nothing of the work.
 
@@ -388,7 +418,8 @@ async def _try(connection: asyncpg.Connection, work: Callable[[], Awaitable[T]],
     except Exception as error:
         if connection.is_closed() or isinstance(error, PASSING_FAILURES):
             raise
-        await connection.execute("ROLLBACK TO SAVEPOINT attempt")
+        if connection.is_in_transaction():
+            await connection.execute("ROLLBACK TO SAVEPOINT attempt")
         return error
 
 

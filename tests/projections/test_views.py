@@ -79,8 +79,19 @@ def test_what_is_no_projection_is_refused():
         name = "timeless"
         revision = 0
 
-    for one in (Nameless(), Loud(), Secret(), Timeless()):
+    class Taken(Nameless):
+        name = "taken"
+        views = {"report_health": "SELECT 1"}  # noqa: RUF012
+
+    for one in (Nameless(), Loud(), Secret(), Timeless(), Taken()):
         with pytest.raises(InvalidProjectionError):
             check_projections([one])
     with pytest.raises(InvalidProjectionError, match="two projections"):
         check_projections([*builtin_projections(), *builtin_projections()])
+
+    class Usurper(Nameless):
+        name = "usurper"
+        views = {"report_runs": "SELECT 1"}  # noqa: RUF012
+
+    with pytest.raises(InvalidProjectionError, match="the view 'report_runs' is one of the projection 'runs'"):
+        check_projections([*builtin_projections(), Usurper()])
