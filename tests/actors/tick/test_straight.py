@@ -25,8 +25,10 @@ def straight(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
 
     def noted(tick: Tick, result: AttemptFinished) -> bool:
+        has_more_to_look_at = bool(tick.state.touched)
         is_straight = goes_straight(tick, result)
         if is_straight:
+            assert not has_more_to_look_at
             seen.append(result.node)
         return is_straight
 
