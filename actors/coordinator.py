@@ -419,7 +419,8 @@ class Coordinator(LoopActor):
 
     def passivate(self) -> bool:
         """Leave memory, if nothing is going on. Everything that matters is in the journal."""
-        return self._in_flight is None and not self._results and self._start is None and self.stop_if_idle()
+        is_at_work = self._is_due or self._in_flight is not None or self._start is not None or bool(self._results)
+        return not is_at_work and self.stop_if_idle()
 
     def _answer_start(self, started: Started) -> None:
         start, self._start = self._start, None

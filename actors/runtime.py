@@ -185,6 +185,8 @@ class LoopInbox:
             self._drain()
 
     def _drain(self) -> None:
+        if self.is_closed:  # by somebody else, after a coroutine had handled the last message
+            return
         waiting, actor = self._waiting, self._actor
         assert actor is not None
         receive = actor.on_receive

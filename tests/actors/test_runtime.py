@@ -264,6 +264,27 @@ async def test_stop_if_idle_refuses_while_a_coroutine_runs():
     assert ref.is_alive()
 
 
+@virtual_time
+async def test_who_stops_an_actor_between_the_end_of_a_coroutine_and_what_follows_it_has_stopped_it():
+    """At any loop step: nothing of it is called any more."""
+    for loop_steps in range(6):
+        witness = Witness()
+        actor, ref = started(witness)
+
+        async def handle(actor: Recorder) -> None:
+            await asyncio.sleep(0)
+
+        await settled()
+        ref.tell(handle)
+        for _ in range(loop_steps):
+            await asyncio.sleep(0)
+        has_stopped, hooks = actor.stop_if_idle(), list(actor.hooks)
+        await settled()
+        assert ref.is_alive() is not has_stopped
+        assert not has_stopped or actor.hooks in (hooks, [*hooks, "stop"])
+        assert witness.failed == []
+
+
 def test_an_actor_that_has_stopped_is_freed_without_the_collector_of_garbage():
     async def stop_one() -> weakref.ref[Recorder]:
         actor, ref = started()
