@@ -35,9 +35,10 @@ async def read_funnel_svg(client: "ReadModelClient", definition: str, *, manifes
     if manifest_hash is None:
         record = await client.engine.published_definition(definition, tenant=client.tenant)
     else:
-        record = await client.engine.store.manifest(manifest_hash)
-        if record is None or record.name != definition:
+        found = await client.engine.store.manifest(manifest_hash)
+        if found is None or found.name != definition:
             raise ManifestMissingError(manifest_hash)
+        record = found
     counts = await client.funnel(definition, manifest_hash=record.manifest_hash)
     return funnel_svg(decode_manifest(record.manifest), counts)
 
