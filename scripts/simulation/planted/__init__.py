@@ -3,7 +3,19 @@
 Each is a small mutation. `PLANTED` lists them by name, with what they break.
 """
 
-from scripts.simulation.planted import chains, compaction, coordinator, host, leases, store, tick, trees
+from scripts.simulation.planted import chains, compaction, coordinator, host, leases, restarts, store, tick, trees
 from scripts.simulation.planted.planting import PLANTED, PlantedBug
 
-__all__ = ["PLANTED", "PlantedBug", "chains", "compaction", "coordinator", "host", "leases", "store", "tick", "trees"]
+__all__ = [
+    "PLANTED",
+    "PlantedBug",
+    "chains",
+    "compaction",
+    "coordinator",
+    "host",
+    "leases",
+    "restarts",
+    "store",
+    "tick",
+    "trees",
+]

@@ -1,0 +1,61 @@
+# ruff: noqa: SLF001 - a planted bug reaches inside
+"""Bugs planted into what hosts do when others come and go in order: each has attempts carried out twice."""
+
+from collections.abc import Collection, Coroutine, Iterator, Sequence
+
+import msgspec
+
+from ductor.actors.coordinator import Coordinator
+from ductor.actors.engine import Engine
+from ductor.actors.membership import Membership, Observation
+from ductor.actors.messages import AttemptResult
+from ductor.journal.records import HostRecord
+from scripts.simulation.planted.planting import planted, replaced
+
+
+@planted("attempts are issued again before their former owners have told what they hold", restarts=True)
+def _untold_issued_again() -> Iterator[None]:
+    def hasty(_self: Membership, *_others: object) -> frozenset[int]:
+        return frozenset()
+
+    with replaced(Membership, "_unsettled", hasty):
+        yield
+
+
+@planted("whatever a coordinator hears makes it issue again what another host may hold", restarts=True)
+def _issued_again_by_anything() -> Iterator[None]:
+    on_receive = Coordinator.on_receive
+
+    def anxious(self: Coordinator, message: object) -> Coroutine[None, None, None] | None:
+        self._reissues = True
+        return on_receive(self, message)
+
+    with replaced(Coordinator, "on_receive", anxious):
+        yield
+
+
+@planted("who has left in order is taken over from as if it had died", restarts=True)
+def _left_taken_for_dead() -> Iterator[None]:
+    observe = Membership.observe
+
+    def gloomy(self: Membership, rows: Sequence[HostRecord], known_dead: Collection[str] = ()) -> Observation:
+        seen = observe(self, rows, known_dead)
+        taken_over = seen.partitions.inherited_from(seen.gone, seen.partitions.hosts)
+        return msgspec.structs.replace(seen, dead=seen.gone, taken_over=taken_over, unsettled=frozenset())
+
+    with replaced(Membership, "observe", gloomy):
+        yield
+
+
+@planted("a host that stops drops the results that its coordinators have in hand", restarts=True)
+def _results_left_behind() -> Iterator[None]:
+    store_result = Engine._store_result
+
+    async def careless(self: Engine, result: AttemptResult) -> None:
+        if self._is_closing:
+            self.confirm(result)
+        else:
+            await store_result(self, result)
+
+    with replaced(Engine, "_store_result", careless):
+        yield
