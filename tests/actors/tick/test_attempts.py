@@ -42,6 +42,15 @@ def test_a_retry_keeps_the_input_of_the_first_attempt_and_does_not_repeat_it_in_
     assert sum(row.events.count(b'"input"') for row in run.rows) == 1
 
 
+def test_the_shortest_pause_is_one():
+    run = Driver(retried("{max_attempts: 2, initial: 1ms, jitter: 0}"), {"n": 1})
+    run.fail("a")
+    assert (pauses(run), run.in_flight) == ([0.001], {})
+    run = Driver(repeat(every="every: 1ms,"))
+    run.finish("a", {"state": "no"})
+    assert (pauses(run), run.in_flight) == ([0.001], {})
+
+
 def test_a_retry_never_comes_early():
     run = Driver(retried("{max_attempts: 2, initial: 10s, jitter: 0}"), {"n": 1})
     run.fail("a")

@@ -349,10 +349,12 @@ def test_a_round_without_a_pause_begins_in_the_row_that_ended_the_one_before_it(
     assert (len(run.children), len(run.rows)) == (2, rows + 1)
 
 
-def test_a_round_does_not_begin_before_its_pause_is_over():
-    run = parent("repeat: {until: output.done, every: 5s, max: 3}")
+@pytest.mark.parametrize("every_ms", [1, 5_000])
+def test_a_round_does_not_begin_before_its_pause_is_over(every_ms: int):
+    run = parent(f"repeat: {{until: output.done, every: {every_ms}ms, max: 3}}")
     run.report("call", output={"done": False})
-    assert run.advance(4.999999).events == []
+    assert run.advance(every_ms / 1_000 - 0.000001).events == []
+    assert len(run.children) == 1
     run.advance(0.000001)
     assert len(run.children) == 2
 
