@@ -156,14 +156,14 @@ def _step_reasons(sides: Sides, ref: str, before: NodeState, after: NodeState) -
     kind, other_kind = _kind(sides.program, ref), _kind(sides.other_program, ref)
     if not other_kind:
         if _has_happened(before):
-            yield _reason("needs mapping", ref, f"it has {_told(before)}, and the other definition has no such step")
+            yield _reason("needs mapping", ref, f"it {_was(before)}, and the other definition has no such step")
         return
     if not kind:
         if _has_happened(after):
             yield _reason("needs mapping", ref, f"it is new, and would be {after.status} by now")
         return
     if kind != other_kind and _has_happened(before):
-        yield _reason("impossible", ref, f"it is a {kind} that has {_told(before)}, and would be a {other_kind}")
+        yield _reason("impossible", ref, f"it is a {kind} that {_was(before)}, and would be a {other_kind}")
         return
     yield from _outcome_reasons(sides, ref, before, after)
     for what in _reads_otherwise(sides, ref):
@@ -179,11 +179,12 @@ def _outcome_reasons(sides: Sides, ref: str, before: NodeState, after: NodeState
         # it may come yet, once the history is told what the steps before it gave
         waits = after.status == "pending" and not sides.other_state.is_terminal and bool(sides.other_state.open_nodes)
         what = "would still be waiting for its turn" if waits else "would not have run"
-        yield _reason("needs mapping" if waits else "impossible", ref, f"it has {_told(before)}, and {what}")
+        yield _reason("needs mapping" if waits else "impossible", ref, f"it {_was(before)}, and {what}")
     elif _progress(before) != _progress(after):
         was_settled, is_settled = before.status in SETTLED_NODE_STATUSES, after.status in SETTLED_NODE_STATUSES
         verdict: Verdict = "needs mapping" if was_settled and not is_settled else "impossible"
-        yield _reason(verdict, ref, f"it has {_told(before)}, and would have {_told(after)}")
+        would = f"be {_told(after)}" if after.status == "waiting" else f"have {_told(after)}"
+        yield _reason(verdict, ref, f"it {_was(before)}, and would {would}")
     elif _output(sides.state, before) != _output(sides.other_state, after):
         yield _reason("needs mapping", ref, "it would have another output")
 
@@ -240,6 +241,10 @@ def _told(node: NodeState) -> str:
     if node.status == "succeeded" and node.outcome not in {"", "success"}:
         return f"succeeded{attempts} as `{node.outcome}`"
     return f"{'begun' if node.status in {'running', 'pending'} else node.status}{attempts}"
+
+
+def _was(node: NodeState) -> str:
+    return f"{'is' if node.status == 'waiting' else 'has'} {_told(node)}"
 
 
 def _ended(state: RunState) -> str:

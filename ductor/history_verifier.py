@@ -64,12 +64,12 @@ class HistoryVerifier:
         self._at_hand = {record.name: record for record in records}
 
     def covers(self, run: RecordedRun) -> bool:
-        """Whether there is anything to check the run under."""
-        return not self._at_hand or run.head.definition in self._at_hand
+        """Whether there is anything to check the run under; a run of an inline body belongs to the definition around."""
+        return not self._at_hand or run.definition.name in self._at_hand
 
     def check(self, run: RecordedRun) -> HistoryFinding:
         """Check one run. What it holds that this software can't read is a finding, too."""
-        other = self._at_hand.get(run.head.definition, run.definition)
+        other = self._at_hand.get(run.definition.name, run.definition)
         try:
             own = self._load(run.definition, run.library)
             if other.manifest_hash == run.definition.manifest_hash:

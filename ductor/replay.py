@@ -159,7 +159,7 @@ class Replay:
     def other_programs(self, found: Iterable[SourceDefinition]) -> RunPrograms:
         """The programs that `what_if` tries. Raises DefinitionNotInSourceError."""
         records = [publication(one.compiled, tenant=self.run.head.tenant, source=one.text, now_us=0) for one in found]
-        chosen = chosen_record(records, self.run.head.definition)
+        chosen = chosen_record(records, self.run.definition.name)
         return RunPrograms.load(chosen, [*self.run.library, *records], self._functions)
 
     async def call(self, step: str, tasks: Iterable[Task[..., Any]], *, generation: int | None = None) -> HandlerReplay:

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from ductor.actors.client import Client as EngineClient
-from ductor.actors.tasks import Task, task
+from ductor.actors.tasks import Task, TaskRegistry, task
 from ductor.definition_files import DefinitionSource
 from ductor.definitions.errors import DuctorError
 from ductor.host import Host
@@ -67,7 +67,7 @@ class Engine(Host):
         given = {
             name: Mock(name, answers, takes_s=(takes_s or {}).get(name, 0.0)) for name, answers in (mocks or {}).items()
         }
-        real = [one if isinstance(one, Task) else task(one) for one in tasks]
+        real = TaskRegistry(one if isinstance(one, Task) else task(one) for one in tasks)  # refuses what a host refuses
         handlers = [recorded(one, self.calls) for one in real if one.name not in given]
         super().__init__(
             tasks=[*handlers, *(mock.task(self.calls) for mock in given.values())],

@@ -10,6 +10,8 @@ import ductor
 from ductor.actors.attempt_history import all_attempts
 from ductor.actors.tasks import task
 from ductor.actors.verify import RowVerifier
+from ductor.definition_files import SourceDefinition
+from ductor.definitions.compile import compile_text
 from ductor.errors import DefinitionNotInSourceError
 from ductor.history_verifier import HistoryVerifier
 from ductor.journal.codec import encode_state
@@ -18,7 +20,7 @@ from ductor.journal.ids import SystemIds
 from ductor.journal.recorded import RecordedRun
 from ductor.journal.replay import state_at
 from ductor.replay import Replay
-from ductor.testing import virtual_time
+from ductor.testing import Engine, virtual_time
 from tests.ductor.recorded_runs import document, engine, export
 
 REPEATED = """\
@@ -174,3 +176,44 @@ async def test_histories_of_definitions_that_can_not_be_loaded_are_findings():
     found = verifier.check(msgspec.structs.replace(run, definition=broken))
     assert not found.holds
     assert "mystery" in found.reasons[0]
+
+
+BODIES = """\
+ductor: 1
+name: outer
+steps:
+  - ref: inner
+    type: subworkflow
+    do: {steps: [{ref: work, type: task, task: work, input: {rounds: 7}}]}
+---
+ductor: 1
+name: another
+steps: [{ref: wait, type: wait, signal: never, timeout: 1h}]
+"""
+
+
+@virtual_time
+async def test_a_run_of_an_inline_body_is_checked_under_the_definition_around_it():
+    sources = [SourceDefinition(one, "", BODIES) for one in compile_text(BODIES)]
+    async with Engine(definitions=sources, mocks={"work": [1]}) as host:
+        run = await host.start("outer")
+        await run.result()
+        (child,) = (await run.tree()).children
+        replay = await host.replay(child.head.run_id)
+        waiting = await host.start("another")
+        await asyncio.sleep(60)
+        other = await host.replay(waiting.run_id)
+    assert replay.run.head.definition == "outer/inner"
+    same = HistoryVerifier(sources)
+    assert same.covers(replay.run)
+    assert same.check(replay.run).holds
+    text = BODIES.replace("rounds: 7", "rounds: 8").replace("timeout: 1h", "timeout: 2h")
+    changed = [SourceDefinition(one, "", text) for one in compile_text(text)]
+    found = HistoryVerifier(changed).check(replay.run)
+    assert (found.definition, found.holds, found.verdict) == ("outer/inner", False, "needs mapping")
+    assert "step work: its recorded result is for another input" in found.reasons
+    assert replay.what_if(*changed).verdict == "needs mapping"
+    assert not HistoryVerifier(sources[:1]).covers(other.run)
+    settled = compile_text(BODIES.replace("type: wait, signal: never, timeout: 1h", "type: transform, value: 1"))
+    reasons = other.what_if(*(SourceDefinition(one, "", BODIES) for one in settled)).reasons
+    assert "step wait: it is a wait that is waiting, and would be a transform" in [one.text for one in reasons]

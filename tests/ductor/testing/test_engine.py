@@ -67,6 +67,20 @@ async def test_real_handlers_run_and_are_noted_and_mocks_replace_them():
 
 
 @virtual_time
+async def test_a_handler_given_twice_is_one_and_two_of_one_name_are_told_apart():
+    def work() -> int:
+        return 1
+
+    def other() -> int:
+        return 2
+
+    async with Engine(tasks=[work, work], definitions=workflow("d", task("a", "work"))) as engine:
+        assert await (await engine.start("d")).result() == {"a": 1}
+    with pytest.raises(ductor.DuctorError, match=r"told_apart.<locals>.work and .*told_apart.<locals>.other"):
+        Engine(tasks=[work, ductor.task("work")(other)])
+
+
+@virtual_time
 async def test_a_run_is_the_same_every_time():
     async def once() -> tuple[str, list[str]]:
         async with Engine(definitions=ORDER, mocks={"inventory.reserve": [1], "payments.charge": [2]}) as engine:
