@@ -78,6 +78,7 @@ def host(  # noqa: PLR0913 - groups of options, all of which have defaults
 
     from ductor.actors.engine_options import EngineOptions
     from ductor.actors.host import HostOptions
+    from ductor.actors.observing import Observer
     from ductor.actors.queue.policies import QueuePolicies
     from ductor.cli.arguments import duration_argument
     from ductor.cli.serving import serve
@@ -95,7 +96,10 @@ def host(  # noqa: PLR0913 - groups of options, all of which have defaults
     policies = QueuePolicies() if serving.queue_policies is None else read_queue_policies(serving.queue_policies)
     options = HostOptions(drain_ms=drain_ms, engine=EngineOptions(remote_queues=serving.leave), policies=policies)
     formatter = configure_logs(log.log_format)
-    metrics = monitoring.host_metrics()
+    metrics, tracing = monitoring.host_metrics(), monitoring.tracing()
+    observers: list[Observer] = [one for one in (metrics, tracing) if one is not None]
+    if serving.log_runs:
+        observers.append(RunLog())
     engine = Host(
         tasks=load_tasks(tasks),
         definitions=definitions if definitions is not None else (),
@@ -103,9 +107,10 @@ def host(  # noqa: PLR0913 - groups of options, all of which have defaults
         tenant=database.tenant,
         options=options,
         redis=redis.settings,
-        observers=(*(() if metrics is None else (metrics,)), *((RunLog(),) if serving.log_runs else ())),
+        observers=observers,
     )
-    line, around = partial(_line, tasks=engine.registry.names), monitoring.endpoint(engine, metrics, serving.processes)
+    line = partial(_line, tasks=engine.registry.names)
+    around = monitoring.around(engine, metrics, tracing, serving.processes)
     work = partial(serve, engine, "host", interval_ms, output.output, line, around=around, formatter=formatter)
     if serving.processes == 1:
         work()

@@ -1,5 +1,8 @@
-"""Where `ductor host` and `ductor worker` answer for their metrics and health."""
+"""Where `ductor host` and `ductor worker` answer for their metrics and health, and tell their traces."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
@@ -10,6 +13,7 @@ from ductor.cli.arguments import ArgumentError
 if TYPE_CHECKING:
     from ductor.observability.endpoint import Endpoint, Page, Serving
     from ductor.observability.metrics import Metrics
+    from ductor.observability.tracing import Tracing
     from ductor.observability.worker_metrics import WorkerMetrics
 
 MAX_PORT: Final = 65_535
@@ -20,7 +24,7 @@ T = TypeVar("T", bound="Serving")
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class MonitoringOptions:
-    """Whether, and where, a process answers over HTTP."""
+    """Whether, and where, a process answers over HTTP, and where its traces go."""
 
     metrics_port: Annotated[
         int | None,
@@ -38,6 +42,24 @@ class MonitoringOptions:
             help="Where to listen for that: an address that only your monitoring reaches.",
         ),
     ] = "127.0.0.1"
+    traces: Annotated[
+        str | None,
+        Parameter(
+            name="--traces",
+            env_var="DUCTOR_TRACES",
+            help="Tell spans to this exporter of OpenTelemetry, as `otlp`; OTEL_... variables say where it is.",
+        ),
+    ] = None
+
+    def tracing(self) -> "Tracing | None":
+        """What tells spans; None where nobody asks. Raises ArgumentError where the library is missing."""
+        if not self.traces:
+            return None
+        try:
+            from ductor.observability.exporting import exporting_tracing
+        except ModuleNotFoundError as error:
+            raise _missing_library("--traces", "otel") from error
+        return exporting_tracing(self.traces)
 
     def host_metrics(self) -> "Metrics | None":
         """What counts for a host; None where nobody asks. Raises ArgumentError where the library is missing."""
@@ -46,7 +68,7 @@ class MonitoringOptions:
         try:
             from ductor.observability.metrics import Metrics
         except ModuleNotFoundError as error:
-            raise _missing_library() from error
+            raise _missing_library("--metrics-port", "metrics") from error
         return Metrics()
 
     def worker_metrics(self) -> "WorkerMetrics | None":
@@ -56,8 +78,15 @@ class MonitoringOptions:
         try:
             from ductor.observability.worker_metrics import WorkerMetrics
         except ModuleNotFoundError as error:
-            raise _missing_library() from error
+            raise _missing_library("--metrics-port", "metrics") from error
         return WorkerMetrics()
+
+    def around(
+        self, serving: T, metrics: "Page[T] | None", tracing: "Tracing | None", processes: int = 1
+    ) -> AbstractAsyncContextManager[object]:
+        """What stands around one of so many processes: the endpoint, and the end of traces, where somebody asks."""
+        endpoint = self.endpoint(serving, metrics, processes) or nullcontext()
+        return endpoint if tracing is None else _telling_all(tracing, endpoint)
 
     def endpoint(self, serving: T, metrics: "Page[T] | None", processes: int = 1) -> "Endpoint[T] | None":
         """What answers for one of so many processes; None where nobody asks."""
@@ -71,5 +100,15 @@ class MonitoringOptions:
         return Endpoint(serving, metrics=metrics, address=self.metrics_address, port=self.metrics_port, ports=processes)
 
 
-def _missing_library() -> ArgumentError:
-    return ArgumentError("--metrics-port", "needs `pip install 'ductor-engine[metrics]'`")
+def _missing_library(option: str, extra: str) -> ArgumentError:
+    return ArgumentError(option, f"needs `pip install 'ductor-engine[{extra}]'`")
+
+
+@asynccontextmanager
+async def _telling_all(tracing: "Tracing", inner: AbstractAsyncContextManager[object]) -> AsyncIterator[None]:
+    """Within the inner one; afterwards spans that were not told yet are."""
+    try:
+        async with inner:
+            yield
+    finally:
+        await asyncio.to_thread(tracing.close)

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from ductor.cli.options import DatabaseOptions, JsonArgument, OutputOptions
 
 
-def start(
+def start(  # noqa: PLR0913 - options, all of which have defaults
     name: str,
     /,
     *,
@@ -16,6 +16,7 @@ def start(
     version: str | None = None,
     wait: Annotated[bool, Parameter(negative="")] = False,
     timeout: str | None = None,
+    traceparent: Annotated[str | None, Parameter(name="--traceparent", env_var="TRACEPARENT")] = None,
     database: DatabaseOptions = DatabaseOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
@@ -35,6 +36,8 @@ def start(
         Wait for the end and print the output. Exit code 1 when the run does not complete.
     timeout
         Wait so long at most, as `30s`; exit code 4 when the time is over.
+    traceparent
+        The trace that the run belongs to, as of the header of this name.
     """
     from ductor.actors.sweeper import HOST_ALIVE_MS
     from ductor.cli.arguments import duration_argument, json_argument
@@ -46,7 +49,7 @@ def start(
 
     async def work() -> int:
         async with connected(database, output.output) as client:
-            run = await client.start(name, trigger, key=key, version=version)
+            run = await client.start(name, trigger, key=key, version=version, traceparent=traceparent)
             if not await client.engine.store.hosts(alive_within_ms=HOST_ALIVE_MS):
                 say("note: no host is alive to carry the run out; start one with `ductor host`", output.output)
             started = {"run_id": run.run_id, "is_new": run.is_new}

@@ -60,16 +60,16 @@ def worker(  # noqa: PLR0913 - groups of options, all but one of which have defa
     assert drain_ms is not None
     assert interval_ms is not None
     formatter = configure_logs(log.log_format)
-    metrics = monitoring.worker_metrics()
+    metrics, tracing = monitoring.worker_metrics(), monitoring.tracing()
     engine = Worker(
         tasks=load_tasks(tasks),
         queues=[name.strip() for name in queues.split(",") if name.strip()],
         database=database.address,
         redis=redis.settings,
         options=WorkerOptions(concurrency=limits.concurrency, visibility_ms=visibility_ms, drain_ms=drain_ms),
-        observers=() if metrics is None else (metrics,),
+        observers=[one for one in (metrics, tracing) if one is not None],
     )
-    around = monitoring.endpoint(engine, metrics)
+    around = monitoring.around(engine, metrics, tracing)
     serve(engine, "worker", interval_ms, output.output, _line, around=around, formatter=formatter)
     return 0
 

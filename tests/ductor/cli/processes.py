@@ -35,6 +35,13 @@ class HostProcess:
         health: dict[str, Any] = json.loads(self._lines.get(timeout=60))
         return health
 
+    def unread(self) -> str:
+        """What it has printed, without the reports that `health` gave."""
+        lines: list[str] = []
+        while not self._lines.empty():
+            lines.append(self._lines.get())
+        return "".join(lines)
+
     def stop(self, number: signal.Signals) -> tuple[int, str]:
         self.process.send_signal(number)
         assert self.process.stderr is not None
