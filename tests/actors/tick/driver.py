@@ -8,7 +8,6 @@ of parked nodes are there, those of all others are gone. No message is disposed 
 row names are stored with it or have been before.
 """
 
-import re
 import textwrap
 import uuid
 from collections import Counter
@@ -21,7 +20,6 @@ from ductor.actors.tick.outbox import Outbox, StartedRun
 from ductor.actors.tick.payload import TickPayload
 from ductor.actors.verify import comparable, recomputed
 from ductor.definitions.compile import compile_text
-from ductor.definitions.fields import UNDO_SUFFIX
 from ductor.definitions.program import Program, load_program
 from ductor.definitions.values import JsonValue
 from ductor.journal.chain import link
@@ -33,27 +31,22 @@ from ductor.journal.digest_store import DigestWait, message_id
 from ductor.journal.events import (
     SETTLED_NODE_STATUSES,
     AnyEvent,
-    AttemptDispatched,
     AttemptFinished,
-    ChildStarted,
     ChildStatus,
     ControlKind,
     ControlReceived,
     ErrorInfo,
     Message,
     MessageKind,
-    NodeParked,
     NodeSettled,
-    RunContinued,
-    RunEnded,
-    RunReopened,
     RunStarted,
     TimerFired,
 )
 from ductor.journal.fold import finish_row, fold_row
 from ductor.journal.lease_store import message_id as lease_message_id
 from ductor.journal.records import Transition
-from ductor.journal.state import ASKING, RunState, child_place
+from ductor.journal.state import ASKING, RunState
+from tests.actors.tick.row_rules import check_events, named_payloads
 
 SECOND_US = 1_000_000
 ERRORS_OF_THE_ENGINE = frozenset({
@@ -158,7 +151,7 @@ class Driver:
         if payload.events:
             self._payloads.update((one.hash, decode_value(one.text)) for one in payload.payloads)
             self._commit(payload, before)
-            assert _named_payloads(self.rows[-1].events) <= self._payloads.keys() | known, "a large value is not stored"
+            assert named_payloads(self.rows[-1].events) <= self._payloads.keys() | known, "a large value is not stored"
         for ref in payload.dispatched:
             self.in_flight[ref] = self.state.nodes[ref].generation
         for withdrawal in payload.withdrawn:
@@ -328,10 +321,7 @@ class Driver:
 
     def _commit(self, payload: TickPayload, before: RunState) -> None:
         state = self.state
-        _check_that_settled_nodes_rest(before, payload.events)
-        assert not any(isinstance(event, RunEnded | RunContinued) for event in payload.events[:-1]), (
-            "a run goes on after its end"
-        )
+        check_events(before, payload.events)
         text = encode_events(payload.events)
         digest = link(state.last_hash, state.run_id, state.version, state.at_us, text)
         finish_row(state, digest)
@@ -439,31 +429,6 @@ class Driver:
                 assert fanout.open or state.timers.due_at_us(ref) is not None or payload.is_limited, f"{ref} is stuck"
             elif node.status in SETTLED_NODE_STATUSES and state.closing is None:
                 assert not fanout.open, f"children of {ref} outlive it"
-
-
-def _check_that_settled_nodes_rest(before: RunState, events: Sequence[AnyEvent]) -> None:
-    """A node that has settled neither settles again nor begins, parks or ends anything, until it is put back."""
-    settled = {ref for ref, node in before.nodes.items() if node.status in SETTLED_NODE_STATUSES}
-    for event in events:
-        if isinstance(event, RunReopened):
-            put_back = {reset.node for reset in event.nodes}
-            settled = {ref for ref in settled if not _is_put_back(ref, put_back)}
-        elif isinstance(event, NodeSettled | NodeParked | AttemptDispatched | AttemptFinished | ChildStarted):
-            assert event.node not in settled, f"{event.node} has settled before: {event}"
-            if isinstance(event, NodeSettled):
-                settled.add(event.node)
-
-
-def _named_payloads(events: bytes) -> set[str]:
-    """The hashes of the large values that a row names."""
-    return {found.decode() for found in re.findall(rb'"hash":"([0-9a-f]{64})","size_bytes":', events)}
-
-
-def _is_put_back(ref: str, put_back: set[str]) -> bool:
-    """Whether a redrive of these nodes, or a later request to undo, lets this one begin again: a child of a scatter
-    goes with its scatter, an undo has its own life in each life of the run."""
-    place = child_place(ref)
-    return ref in put_back or ref.endswith(UNDO_SUFFIX) or (place is not None and place[0] in put_back)
 
 
 def timer_ends(events: list[AnyEvent], key: str) -> int:
