@@ -63,15 +63,15 @@ def _timer_early() -> Iterator[None]:
 
 @planted("a join that has fired fires again when a further branch arrives")
 def _join_fires_twice() -> Iterator[None]:
-    look_at = schedules._look_at
+    answer = schedules._answer
 
-    def eager(tick: Any, node: Any) -> None:
-        state = tick.node_state(node)
+    def eager(run: Any, node: Any) -> bool | None:
+        state = run.node(node.ref)
         if state.status == "succeeded" and node.step.join != "all" and state.sources_taken > 1:
             state.status = "pending"
-        look_at(tick, node)
+        return answer(run, node)
 
-    with replaced(schedules, "_look_at", eager):
+    with replaced(schedules, "_answer", eager):
         yield
 
 
