@@ -73,9 +73,8 @@ def dispatch_first(tick: Tick, node: ProgramNode, activation: StateActivation) -
         ExpressionError, ValueRefusedError: its input could not be made. Nothing was dispatched.
     """
     step, ref = _step(node), node.ref
-    inline, large = None, None
-    if node.input is not None:
-        inline, large = tick.keep(node.input.render(activation), f"input of step {ref}")
+    assert node.input is not None
+    inline, large = tick.keep(node.input.render(activation), f"input of step {ref}")
     tick.emit(
         AttemptDispatched(node=ref, generation=1, task=step.task, input=inline, input_ref=large, queue=step.queue)
     )
@@ -87,7 +86,8 @@ def _dispatch(tick: Tick, node: ProgramNode, task: str, *, attempt: int, iterati
     state = tick.node_state(node)
     if attempt == 1 and state.has_next_input:
         inline, ref = state.next_input, state.next_input_ref
-    elif attempt == 1 and node.input is not None:
+    elif attempt == 1:
+        assert node.input is not None
         inline, ref = tick.keep(node.input.render(tick.variables(node)), f"input of step {node.ref}")
     tick.emit(
         AttemptDispatched(

@@ -146,8 +146,10 @@ class Driver:
             assert payload.events == [], "something happened while the run was paused"
         self.superseded += payload.superseded
         if payload.control is not None:
-            assert payload.control.disposition == ("refused" if payload.control.outcome else "applied")
-            self.refusals += [payload.control.outcome] if payload.control.outcome else []
+            refusal = payload.control.outcome
+            assert isinstance(refusal, str)
+            assert payload.control.disposition == ("refused" if refusal else "applied")
+            self.refusals += [refusal] if refusal else []
         if payload.events:
             self._payloads.update((one.hash, decode_value(one.text)) for one in payload.payloads)
             self._commit(payload, before)
