@@ -32,21 +32,16 @@ from typing import Any, Final
 import msgspec
 
 from ductor.actors.attempt import Attempt
-from ductor.actors.errors import InvalidSettingError
 from ductor.actors.log_fields import attempt_fields
 from ductor.actors.messages import Assignment, AttemptResult
 from ductor.actors.observing import Observer
-from ductor.actors.queue.distributed import (
-    MAX_ITEMS_PER_CALL,
-    MAX_QUEUES_PER_LEASE,
-    MAX_VISIBILITY_MS,
-    DistributedQueue,
-)
+from ductor.actors.queue.distributed import MAX_ITEMS_PER_CALL, DistributedQueue
 from ductor.actors.queue.errors import QueueItemRefusedError, QueueUnavailableError
-from ductor.actors.queue.items import SYSTEM_PREFIX, Lease, QueueHealth, TaskWork
+from ductor.actors.queue.items import Lease, QueueHealth, TaskWork
 from ductor.actors.remote_reports import ResultReporter
 from ductor.actors.tasks import TaskRegistry
 from ductor.actors.worker import PoolLoad, WorkerPool
+from ductor.actors.worker_options import WorkerOptions, check_queues
 from ductor.journal.clock import Clock, SystemClock
 from ductor.journal.codec import decode_value
 from ductor.journal.errors import StoreUnavailableError
@@ -66,40 +61,10 @@ UNAVAILABLE_PAUSE_S: Final = 0.5
 CLOCK_S: Final = 30.0
 """Between two readings of the database's clock."""
 
-MAX_CONCURRENCY: Final = 10_000
-MIN_VISIBILITY_MS: Final = 100
-"""A lease is renewed three times within it: a shorter one is lost to the pauses of any loop."""
-MAX_DRAIN_MS: Final = 24 * 3_600_000
-
 WakeOwners = Callable[[Iterable[str]], Awaitable[None]]
 """Tells the owners of runs that there is something for these."""
 
 _log = logging.getLogger(__name__)
-
-
-class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker behaves.
-
-    Attributes:
-        concurrency: attempts at a time, coroutines and threads together.
-        visibility_ms: what a dead worker had goes to another one after this.
-        drain_ms: how long `stop` lets attempts finish.
-
-    Raises InvalidSettingError.
-    """
-
-    concurrency: int = 64
-    visibility_ms: int = 15_000
-    drain_ms: int = 30_000
-
-    def __post_init__(self) -> None:
-        for setting, found, least, most in (
-            ("concurrency", self.concurrency, 1, MAX_CONCURRENCY),
-            ("visibility_ms", self.visibility_ms, MIN_VISIBILITY_MS, MAX_VISIBILITY_MS),
-            ("drain_ms", self.drain_ms, 0, MAX_DRAIN_MS),
-        ):
-            if not least <= found <= most:
-                raise InvalidSettingError(setting, f"is {found}; {least} to {most} are possible")
 
 
 class WorkerHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -456,16 +421,6 @@ class RemoteWorker:
                 _log.debug("%s", error)
             except Exception:  # noqa: BLE001 - logged with its traceback, and tried again
                 _log.exception("looking after leases failed")
-
-
-def check_queues(queues: Sequence[str]) -> None:
-    """Raise InvalidSettingError for none, for more than MAX_QUEUES_PER_LEASE, and for names of no queue of attempts."""
-    if not 1 <= len(queues) <= MAX_QUEUES_PER_LEASE:
-        raise InvalidSettingError("queues", f"are {len(queues)}; a worker serves 1 to {MAX_QUEUES_PER_LEASE}")
-    for name in queues:
-        if not name or name.startswith(SYSTEM_PREFIX):
-            reason = f"hold {name!r}, which is no queue of attempts: name those that steps have as their `queue`"
-            raise InvalidSettingError("queues", reason)
 
 
 def new_worker_id() -> str:

@@ -11,8 +11,9 @@ from ductor.actors.observing import Observer, observer_of
 from ductor.actors.owners import OwnerWakeups
 from ductor.actors.queue.opening import redis_settings
 from ductor.actors.queue.redis.settings import RedisSettings
-from ductor.actors.remote_worker import RemoteWorker, WorkerHealth, WorkerOptions, check_queues, new_worker_id
+from ductor.actors.remote_worker import RemoteWorker, WorkerHealth, new_worker_id
 from ductor.actors.tasks import Task, TaskRegistry, task
+from ductor.actors.worker_options import WorkerOptions, check_queues
 from ductor.database import open_database
 from ductor.journal.clock import SystemClock
 from ductor.journal.store import Store

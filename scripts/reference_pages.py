@@ -25,7 +25,7 @@ LIMIT_ROOMS = ("definitions", "journal", "actors", "projections")
 SETTINGS = {
     "actors/host.py": ("HostOptions",),
     "actors/engine.py": ("EngineOptions",),
-    "actors/remote_worker.py": ("WorkerOptions",),
+    "actors/worker_options.py": ("WorkerOptions",),
     "actors/queue/redis/settings.py": ("RedisSettings",),
     "journal/postgres/settings.py": ("ConnectionSettings", "WriterLimits"),
     "definitions/limits.py": ("Limits",),

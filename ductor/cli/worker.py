@@ -47,7 +47,7 @@ def worker(  # noqa: PLR0913 - groups of options, all but one of which have defa
     health
         How often the worker reports its health.
     """
-    from ductor.actors.remote_worker import WorkerOptions
+    from ductor.actors.worker_options import WorkerOptions
     from ductor.cli.arguments import duration_argument
     from ductor.cli.serving import serve
     from ductor.handlers import load_tasks

@@ -11,8 +11,9 @@ from ductor.actors.queue.errors import QueueUnavailableError
 from ductor.actors.queue.items import EnqueueOutcome, Lease, QueueItem, TokenState
 from ductor.actors.queue.memory import MemoryQueue
 from ductor.actors.queue.policies import QueuePolicies
-from ductor.actors.remote_worker import RemoteWorker, WorkerOptions
+from ductor.actors.remote_worker import RemoteWorker
 from ductor.actors.tasks import Task, TaskRegistry
+from ductor.actors.worker_options import WorkerOptions
 from ductor.definitions.compile import compile_text
 from ductor.journal.memory import MemoryStore
 from ductor.testing import RepeatableIds

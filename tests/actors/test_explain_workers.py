@@ -7,8 +7,8 @@ from ductor.actors.explain import Explanation, explain, lines
 from ductor.actors.queue.distributed import MAX_DELIVERIES
 from ductor.actors.queue.items import TokenState
 from ductor.actors.reasons.reason import Reason
-from ductor.actors.remote_worker import WorkerOptions
 from ductor.actors.tasks import task
+from ductor.actors.worker_options import WorkerOptions
 from ductor.journal.ids import attempt_token
 from ductor.journal.records import HostRecord
 from ductor.journal.worker_store import WORKER_ALIVE_MS, WORKER_BEAT_MS, WorkerRecord

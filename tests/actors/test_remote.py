@@ -6,8 +6,8 @@ from ductor.actors.context import TaskContext
 from ductor.actors.host import EngineHost
 from ductor.actors.queue.items import LanePolicy, QueueDisturbance, QueuePolicy
 from ductor.actors.queue.policies import QueuePolicies, TenantInQueue
-from ductor.actors.remote_worker import WorkerOptions
 from ductor.actors.tasks import task
+from ductor.actors.worker_options import WorkerOptions
 from ductor.journal.records import Control
 from ductor.testing import virtual_time
 from tests.actors.hosting import ONE, TWO

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from ductor.actors.context import TaskContext
+from ductor.actors.errors import InvalidSettingError
 from ductor.actors.queue.distributed import MAX_DELIVERIES
-from ductor.actors.remote_worker import RemoteWorker, WorkerOptions
+from ductor.actors.remote_worker import RemoteWorker
 from ductor.actors.tasks import Task, TaskRegistry, task
+from ductor.actors.worker_options import WorkerOptions
 from ductor.journal.commit import Payload
 from ductor.journal.errors import StoreUnavailableError, ValueRefusedError
 from ductor.journal.records import AttemptRow
@@ -307,7 +309,7 @@ async def test_owners_are_told_of_durable_results():
 @pytest.mark.parametrize("count", [0, 17])
 async def test_a_worker_serves_a_bounded_number_of_queues(count: int):
     bench_queue: Any = None
-    with pytest.raises(ValueError, match="queues"):
+    with pytest.raises(InvalidSettingError, match="serves 1 to 16"):
         RemoteWorker(
             bench_queue, bench_queue, TaskRegistry(), queues=[f"q{n}" for n in range(count)], clock=bench_queue
         )

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import ductor
-from ductor.actors.remote_worker import WorkerOptions
+from ductor.actors.worker_options import WorkerOptions
 from scripts.chaos_run.ledger import Ledger
 from tests.chaos.host_program import handlers
 

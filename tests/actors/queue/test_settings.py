@@ -6,7 +6,7 @@ import pytest
 
 from ductor.actors.errors import InvalidSettingError
 from ductor.actors.queue.redis.settings import RedisSettings
-from ductor.actors.remote_worker import WorkerOptions, check_queues
+from ductor.actors.worker_options import WorkerOptions, check_queues
 
 
 @pytest.mark.parametrize(
