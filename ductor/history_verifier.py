@@ -64,7 +64,7 @@ class HistoryVerifier:
         self._at_hand = {record.name: record for record in records}
 
     def covers(self, run: RecordedRun) -> bool:
-        """Whether there is anything to check the run under; a run of an inline body belongs to the definition around."""
+        """Whether there is anything to check the run under. An inline body belongs to the definition around it."""
         return not self._at_hand or run.definition.name in self._at_hand
 
     def check(self, run: RecordedRun) -> HistoryFinding:

@@ -38,6 +38,7 @@ class CallLog:
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
         self._by_token: dict[str, Call] = {}
+        self._by_task: dict[str, list[Call]] = {}
         self.mistakes: list[str] = []
 
     def __iter__(self) -> Iterator[Call]:
@@ -51,9 +52,10 @@ class CallLog:
         token = context.idempotency_key
         call = self._by_token.get(token)
         if call is None:
+            calls = self._by_task.setdefault(task, [])
             call = self._by_token[token] = Call(
                 task=task,
-                number=1 + self.counts()[task],
+                number=1 + len(calls),
                 input=value,
                 step=context.step,
                 attempt=context.attempt,
@@ -61,15 +63,16 @@ class CallLog:
                 token=token,
                 at_us=self._clock.now_us(),
             )
+            calls.append(call)
         return call
 
     def counts(self) -> Counter[str]:
         """How often each handler was called."""
-        return Counter(call.task for call in self._by_token.values())
+        return Counter({task: len(calls) for task, calls in self._by_task.items()})
 
     def of(self, task: str) -> list[Call]:
         """The calls of one handler."""
-        return [call for call in self._by_token.values() if call.task == task]
+        return list(self._by_task.get(task, ()))
 
 
 def recorded(task: Task[..., Any], log: CallLog) -> Task[..., Any]:

@@ -1,13 +1,15 @@
 """The engine for tests: the real one, in memory and virtual time, with answers for handlers."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 import ductor
 from ductor.definitions.build import chain, task, workflow
 from ductor.testing import Engine, NotInVirtualTimeError, virtual_time
-from ductor.testing.calls import Mock
+from ductor.testing.calls import CallLog, Mock
+from ductor.testing.clock import VirtualClock
 
 ORDER = workflow(
     "order",
@@ -78,6 +80,26 @@ async def test_a_handler_given_twice_is_one_and_two_of_one_name_are_told_apart()
         assert await (await engine.start("d")).result() == {"a": 1}
     with pytest.raises(ductor.DuctorError, match=r"told_apart.<locals>.work and .*told_apart.<locals>.other"):
         Engine(tasks=[work, ductor.task("work")(other)])
+
+
+def test_noting_a_call_costs_the_same_however_many_there_were():
+    class Name(str):
+        """Counts how often it is looked up."""
+
+        looked_up = 0
+
+        def __hash__(self) -> int:
+            Name.looked_up += 1
+            return super().__hash__()
+
+    log, name, costs = CallLog(VirtualClock()), Name("work"), set()
+    for number in range(100):
+        Name.looked_up = 0
+        call = log.record(name, None, SimpleNamespace(idempotency_key=f"t-{number}", step="a", attempt=1, run_id="r"))
+        costs.add(Name.looked_up)
+        assert call.number == number + 1
+    assert len(costs) == 1
+    assert (log.counts(), len(log.of("work"))) == ({"work": 100}, 100)
 
 
 @virtual_time
