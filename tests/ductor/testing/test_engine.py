@@ -86,6 +86,7 @@ def test_noting_a_call_costs_the_same_however_many_there_were():
     class Name(str):
         """Counts how often it is looked up."""
 
+        __slots__ = ()
         looked_up = 0
 
         def __hash__(self) -> int:
