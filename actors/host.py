@@ -14,7 +14,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -37,7 +37,7 @@ from ductor.actors.queue.policies import QueuePolicies
 from ductor.actors.queue.redis.settings import RedisSettings
 from ductor.actors.remote_results import ResultWatch
 from ductor.actors.start import DEFAULT_TENANT
-from ductor.actors.sweeper import Sweeper, sharing_a_turn
+from ductor.actors.sweeper import Sweeper, alive_ms, sharing_a_turn
 from ductor.actors.tasks import TaskRegistry
 from ductor.actors.triggers import TriggerStarter
 from ductor.actors.views import RunOutcome, Started
@@ -288,6 +288,10 @@ class EngineHost(Client):
             partitions=engine.partitions.count if engine else 0,
             guests=sum(1 for _ in engine.guest_tokens()) if engine else 0,
         )
+
+    async def hosts(self) -> Sequence[HostRecord]:
+        """Hosts that live, by the interval of heartbeats that all of a database have."""
+        return await self.store.hosts(alive_within_ms=alive_ms(self.options.heartbeat_ms))
 
     async def _waiting_for_handler(self, engine: Engine) -> dict[str, int]:
         """Attempts that nobody who is known to live could carry out, by handler."""

@@ -104,6 +104,16 @@ def test_noting_a_call_costs_the_same_however_many_there_were():
 
 
 @virtual_time
+async def test_its_host_lives_however_long_a_test_takes():
+    waiting = {"name": "w", "steps": [{"ref": "a", "type": "wait", "signal": "go"}]}
+    async with Engine(definitions=[waiting]) as engine:
+        run = await engine.start("w")
+        await asyncio.sleep(86_400)
+        assert (await run.explain()).run == ()
+        assert len(await engine.hosts()) == 1
+
+
+@virtual_time
 async def test_a_run_is_the_same_every_time():
     async def once() -> tuple[str, list[str]]:
         async with Engine(definitions=ORDER, mocks={"inventory.reserve": [1], "payments.charge": [2]}) as engine:
