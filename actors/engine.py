@@ -22,7 +22,7 @@ from ductor.actors.errors import HostStoppedError
 from ductor.actors.left_alone import RunsLeftAlone
 from ductor.actors.log_fields import LogFields, attempt_fields, run_fields
 from ductor.actors.long_runs import LongRuns
-from ductor.actors.membership import Observation
+from ductor.actors.membership import ANY_TIME_US, Observation
 from ductor.actors.messages import Assignment, AttemptResult, MessageArrived, RunBegun, StartRun, TimerDue, Wake
 from ductor.actors.observing import Observer
 from ductor.actors.partitions import PartitionMap
@@ -74,6 +74,7 @@ class Engine:
         partitions: who owns which runs.
         elsewhere: tokens of attempts that other hosts hold although they do not own their runs.
         unsettled: partitions of which others may hold attempts that are not among these yet.
+        told_until_us: others may hold attempts that were dispatched later, and are not among these yet either.
         withdrawn: those of them, and of others, that the runs in hand here want no more.
         wakeups: takes wakeups to other hosts; None where a host that knows of something carries the run on itself.
         observer: is told what happens; None where nobody watches.
@@ -126,7 +127,8 @@ class Engine:
         self.partitions = PartitionMap(host_id, [host_id])
         self.elsewhere: Collection[str] = frozenset()
         self.unsettled: Collection[int] = frozenset()
-        self._held_back: dict[str, None] = {}
+        self.told_until_us = ANY_TIME_US
+        self._held_back: dict[str, int] = {}  # when the youngest attempt was dispatched
         self.withdrawn = WithdrawnGuests()
         self.wakeups: Wakeups | None = None
         self.remote = None if queue is None else RemoteTasks(queue, self, options.remote_queues, name=host_id)
@@ -151,15 +153,20 @@ class Engine:
         if assignment.is_redelivery and not is_held:
             if assignment.token in self.elsewhere:
                 return
-            if self.unsettled and partition_of(assignment.run_id) in self.unsettled:
-                self._hold_back(assignment.run_id)
+            if not self._is_told_of(assignment.run_id, assignment.dispatched_at_us):
+                self._hold_back(assignment)
                 return
         if is_held or self.remote is None or not self.remote.offer(assignment):
             self.offer_here(assignment)
 
-    def _hold_back(self, run_id: str) -> None:
-        if len(self._held_back) < MAX_HELD_BACK:
-            self._held_back[run_id] = None
+    def _is_told_of(self, run_id: str, dispatched_at_us: int) -> bool:
+        """Whether an attempt that another host held would be `elsewhere`."""
+        return dispatched_at_us < self.told_until_us and partition_of(run_id) not in self.unsettled
+
+    def _hold_back(self, assignment: Assignment) -> None:
+        run_id = assignment.run_id
+        if run_id in self._held_back or len(self._held_back) < MAX_HELD_BACK:
+            self._held_back[run_id] = max(assignment.dispatched_at_us, self._held_back.get(run_id, 0))
         else:
             self.wake_later(run_id)
 
@@ -336,13 +343,16 @@ class Engine:
         at runs of which everybody has told by now what he holds."""
         before, self.partitions, self.elsewhere = self.partitions, observation.partitions, observation.elsewhere
         partitions, self.unsettled = observation.partitions, observation.unsettled
-        for run_id in [run_id for run_id in self._held_back if partition_of(run_id) not in self.unsettled]:
-            del self._held_back[run_id]
-            self.wake_here(run_id)
+        self.told_until_us = observation.told_until_us
         if before.owned != partitions.owned:
             for actor in self.directory:
                 if not partitions.owns(actor.run_id):
                     self._give_up(actor)
+            for run_id in [run_id for run_id in self._held_back if before.owns(run_id) and not partitions.owns(run_id)]:
+                del self._held_back[run_id]  # who owns it now takes over what there is
+        for run_id in [run_id for run_id, at_us in self._held_back.items() if self._is_told_of(run_id, at_us)]:
+            del self._held_back[run_id]
+            self.wake_here(run_id)
         if partitions.owned is not None:
             self._report_what_is_left()
 

@@ -18,6 +18,8 @@ Failure cases:
   death has me look over all that is mine, once all that live have told what they hold: `look_over_before_us`.
 - Partitions change hands between hosts that live: who had them may hold attempts of their runs, and has not told yet.
   Until it has, nobody issues anything of them again: `unsettled`.
+- A host carries on runs that it does not own, and tells of each attempt with its next heartbeat. What is younger than
+  what all have told of is issued again by nobody: `told_until_us`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -31,6 +33,8 @@ from ductor.journal.records import HostRecord
 
 BURIED_AFTER_US: Final = 60_000_000
 """The row of a dead host stays for so long, so that whoever starts meanwhile takes over from it as well."""
+
+ANY_TIME_US: Final = 2**63 - 1
 
 BEATS_THAT_TELL: Final = 2
 """With the first heartbeat after hosts have come and gone a host learns what it owns, with the next one it tells of
@@ -70,6 +74,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
         dead: those of them that have not left in order.
         taken_over: partitions of this host in which the dead may have left attempts.
         unsettled: partitions of which hosts that live may hold attempts that they have not told of yet.
+        told_until_us: of attempts that were dispatched before, all hosts that live have told whether they hold them, as
+            far as partitions have not changed hands since.
         elsewhere: tokens of attempts that other hosts hold although they do not own their runs.
         withdrawn: tokens of attempts that runs in the hands of other hosts want no more.
         released: tokens that were `elsewhere` at the last heartbeat: they have a result, or nobody holds them.
@@ -87,6 +93,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     dead: frozenset[str]
     taken_over: frozenset[int]
     unsettled: frozenset[int]
+    told_until_us: int
     elsewhere: frozenset[str]
     withdrawn: frozenset[str]
     released: frozenset[str]
@@ -109,6 +116,8 @@ class Membership:
         self._death_seen_at_us: int | None = None
         self._telling_of_all: list[Telling] = []
         self._telling_of_handed_on: list[Telling] = []
+        self._told_until_us: dict[str, int] = {}
+        self._heartbeats_us: dict[str, int] = {}
 
     def observe(self, rows: Sequence[HostRecord], known_dead: Collection[str] = ()) -> Observation:
         """Draw conclusions from the rows of all hosts, this one's just written by its heartbeat.
@@ -149,6 +158,7 @@ class Membership:
             dead=dead,
             taken_over=taken_over,
             unsettled=self._unsettled(heartbeats_us, partitions, None if is_first or was_away else before),
+            told_until_us=self._all_told_until_us(alive),
             elsewhere=elsewhere,
             withdrawn=frozenset(token for row in alive for token in row.withdrawn),
             released=self.elsewhere - elsewhere,
@@ -186,6 +196,22 @@ class Membership:
                 still.append(Telling(host_id, at_us, handed_on))
         self._telling_of_handed_on = still
         return frozenset[int]().union(*(telling.partitions for telling in still))
+
+    def _all_told_until_us(self, alive: Sequence[HostRecord]) -> int:
+        """See `Observation.told_until_us`.
+
+        What a heartbeat tells is put together before the database gives it its time, but after the one before it. Who
+        has beaten but once holds nothing that is older than itself.
+        """
+        told_until_us = {row.host_id: min(row.started_at_us, row.heartbeat_at_us) for row in alive}
+        for row in alive:
+            if row.host_id in self._heartbeats_us:
+                has_beaten = row.heartbeat_at_us > self._heartbeats_us[row.host_id]
+                earlier_us = self._heartbeats_us if has_beaten else self._told_until_us
+                told_until_us[row.host_id] = earlier_us[row.host_id]
+        self._told_until_us = told_until_us
+        self._heartbeats_us = {row.host_id: row.heartbeat_at_us for row in alive}
+        return min(told_until_us.values(), default=ANY_TIME_US)
 
     def _known_to(self, gone: frozenset[str], rows: Sequence[HostRecord], now_us: int) -> frozenset[str]:
         """Hosts that all of those that have gone knew when they were heard last, and told of what they held for them.

@@ -134,11 +134,12 @@ class SharedQueue(MemoryQueue):
 
 
 class Hosts(Bench):
-    """Hosts on one store and one queue."""
+    """Hosts on one store and, unless told otherwise, one queue."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_queue: bool = True) -> None:
         super().__init__()
         self.queue = SharedQueue(self.clock)
+        self._has_queue = has_queue
 
     @asynccontextmanager
     async def one(
@@ -151,7 +152,7 @@ class Hosts(Bench):
             clock=self.clock,
             ids=self.ids,
             options=options,
-            make_queue=lambda *_: self.queue,
+            make_queue=lambda *_: self.queue if self._has_queue else None,
         )
         host.host_id = name or host.host_id
         for compiled in compile_text(definition(text)):

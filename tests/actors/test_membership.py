@@ -1,6 +1,6 @@
 """Who lives, concluded from rows of heartbeats."""
 
-from ductor.actors.membership import BEATS_THAT_TELL, BURIED_AFTER_US, Membership, Observation
+from ductor.actors.membership import ANY_TIME_US, BEATS_THAT_TELL, BURIED_AFTER_US, Membership, Observation
 from ductor.actors.partitions import PartitionMap
 from ductor.journal.partitions import PARTITIONS
 from ductor.journal.records import HostRecord
@@ -253,3 +253,20 @@ def test_nobody_waits_for_what_the_dead_would_have_told():
     seen = [membership.observe(rows_at(second * SECOND_US, row("other", 0, is_draining=True))) for second in (2, 3, 4)]
     assert [bool(one.unsettled) for one in seen] == [True, True, False]
     assert seen[-1].dead == {"other"}
+
+
+def test_what_is_younger_than_the_last_but_one_heartbeat_of_any_host_may_be_held_untold():
+    membership = member()
+    seen = []
+    for second in range(4):
+        at_us = second * SECOND_US
+        late = row("late", 2 * second // 3 * SECOND_US, started_at_us=-5)
+        seen.append(membership.observe(rows_at(at_us, row("other", at_us, started_at_us=-9), late)).told_until_us)
+    # of `late` the heartbeats are 0, 0, 1, 2 seconds old
+    assert seen == [-9, -5, 0, SECOND_US]
+    assert member().observe(rows_at(0)).told_until_us == ANY_TIME_US
+
+
+def test_who_starts_with_a_clock_that_is_ahead_has_told_of_nothing_later_than_its_heartbeat():
+    ahead = row("other", SECOND_US, started_at_us=3_600 * SECOND_US)
+    assert member().observe(rows_at(SECOND_US, ahead)).told_until_us == SECOND_US

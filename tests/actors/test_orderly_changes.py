@@ -24,6 +24,21 @@ steps:
   - {ref: join, type: transform, value: "1", next: four}
   - {ref: four, type: task, task: work}
 """
+CHILDREN = """
+steps:
+  - ref: all
+    type: scatter
+    mode: child_workflow
+    items_expr: "[1, 2, 3, 4, 5, 6, 7, 8]"
+    do:
+      steps:
+        - {ref: a, type: task, task: work, next: b}
+        - {ref: b, type: task, task: work, next: c}
+        - {ref: c, type: task, task: work, next: d}
+        - {ref: d, type: task, task: work, next: e}
+        - {ref: e, type: task, task: work, next: f}
+        - {ref: f, type: task, task: work}
+"""
 RUNS = 40
 CHANGES = 12
 LAG = 5
@@ -98,3 +113,26 @@ async def test_no_attempt_is_carried_out_twice_or_lost(seed: int):
     assert [outcome.status for outcome in outcomes] == ["completed"] * RUNS
     assert {token: count for token, count in bench.executions.items() if count > 1} == {}
     assert len(bench.executions) == 5 * RUNS
+
+
+@pytest.mark.parametrize("seed", range(6))
+@virtual_time
+async def test_child_runs_that_go_on_beside_their_parent_are_carried_out_once(seed: int):
+    """Without Redis a child begins at the host of its parent, whoever owns it; its owner hears of each attempt a heartbeat
+    later."""
+    bench = Hosts(has_queue=False)
+    executions: Counter[str] = Counter()
+    chance = random.Random(seed)
+
+    @task("work")
+    async def work(context: TaskContext) -> None:
+        executions[context.idempotency_key] += 1
+        await asyncio.sleep(chance.uniform(0.1, 0.9))
+
+    async with bench.one(CHILDREN, work) as first, bench.one(CHILDREN, work) as second, bench.one(CHILDREN, work):
+        await asyncio.sleep(5)
+        parents = [(await host.start("subject")).run_id for host in (first, second)]
+        outcomes = await asyncio.gather(*(first.outcome(run_id, timeout_ms=120_000) for run_id in parents))
+    assert [outcome.status for outcome in outcomes] == ["completed"] * 2
+    assert {token: count for token, count in executions.items() if count > 1} == {}
+    assert len(executions) == 2 * 8 * 6
