@@ -176,19 +176,20 @@ class Client(Messaging, BulkRequests):
         limit: int = 100,
         status: ChildStepStatus | None = None,
         tenant: str | None = None,
+        follows: bool = True,
     ) -> ChildrenPage:
-        """A page of a scatter's children, in the order of the items, also while they run; of a continued run those of
-        the newest one.
+        """A page of a scatter's children, in the order of the items, also while they run.
 
         Args:
             after: index of the last child of the page before.
             status: only those.
+            follows: of a run that others continue those of the latest one; else of this very run.
 
         Raises:
             RunNotFoundError: there is no such run.
             NotAScatterError: the run has no scatter of this name.
         """
-        loaded, record = await self._run_and_manifest(run_id, tenant, follows=True)
+        loaded, record = await self._run_and_manifest(run_id, tenant, follows=follows)
         state, program = loaded_state(loaded), self._program(record)
         step = program.carried_out_by(state.body).nodes.get(ref)
         if step is None or not isinstance(step.step, ScatterStep):

@@ -104,7 +104,13 @@ class RunHandle:
         return await self._client.tree(self.run_id, tenant=self._tenant, limit=limit)
 
     async def children_of_step(
-        self, step: str, *, after: int = -1, limit: int = 100, status: ChildStepStatus | None = None
+        self,
+        step: str,
+        *,
+        after: int = -1,
+        limit: int = 100,
+        status: ChildStepStatus | None = None,
+        follows: bool = True,
     ) -> ChildrenPage:
         """A page of the children of a scatter, in the order of its items, with the results that are there already.
 
@@ -112,12 +118,13 @@ class RunHandle:
             after: index of the last child of the page before (`ChildrenPage.next_after`).
             limit: children of the page at most; never more than 1,000.
             status: only children of this status.
+            follows: as of `status`.
 
         Raises:
             NotAScatterError: the run has no such scatter.
         """
         return await self._client.children_of_step(
-            self.run_id, step, after=after, limit=limit, status=status, tenant=self._tenant
+            self.run_id, step, after=after, limit=limit, status=status, tenant=self._tenant, follows=follows
         )
 
     async def history(self, *, follows: bool = True, whole_chain: bool = False) -> list[HistoryRow]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 VALUE_WIDTH = 60
 
+CHILDREN_SHOWN = 100
+"""Children of a scatter on a page, unless said."""
 CHILD_RUNS_SHOWN = 20
 """The newest child runs of a run; `ductor runs --parent` lists all."""
 
@@ -25,7 +27,7 @@ def show(  # noqa: PLR0913 - each is an option, and all but the run have default
     *,
     children: str = "",
     after: int = -1,
-    limit: int = 100,
+    limit: int = CHILDREN_SHOWN,
     status: Literal["pending", "running", "waiting", "succeeded", "failed", "cancelled"] | None = None,
     follow: bool = True,
     database: DatabaseOptions = DatabaseOptions(),
@@ -51,14 +53,22 @@ def show(  # noqa: PLR0913 - each is an option, and all but the run have default
     """
     import msgspec
 
+    from ductor.actors.children_of_steps import MAX_CHILDREN_PER_PAGE
+    from ductor.cli.arguments import ArgumentError
     from ductor.cli.output import print_json
     from ductor.cli.session import connected, run_async
+
+    if not 1 <= limit <= MAX_CHILDREN_PER_PAGE:
+        raise ArgumentError("--limit", f"from 1 to {MAX_CHILDREN_PER_PAGE}, found {limit}")
+    for name, is_given in (("--after", after != -1), ("--limit", limit != CHILDREN_SHOWN), ("--status", status)):
+        if is_given and not children:
+            raise ArgumentError(name, "it goes together with `--children STEP`")
 
     async def work() -> int:
         async with connected(database, output.output, redis) as client:
             handle = client.run(run)
             if children:
-                page = await handle.children_of_step(children, after=after, limit=limit, status=status)
+                page = await handle.children_of_step(children, after=after, limit=limit, status=status, follows=follow)
                 if output.output == "table":
                     _print_children(page)
                 else:

@@ -1,6 +1,7 @@
 """The Python face: a host carries runs out, handles tell what became of them, errors carry fields."""
 
 import asyncio
+import inspect
 import os
 import signal
 from datetime import timedelta
@@ -12,6 +13,8 @@ import ductor
 from ductor.definitions.build import task, workflow
 from ductor.journal.clock import SystemClock
 from ductor.journal.memory import MemoryStore
+from ductor.sync import SyncRunHandle
+from ductor.testing import Engine, virtual_time
 from tests.ductor.flows import ORDER, charge, charge_for_ever, reserve
 from tests.postgres_fixtures import TEMPLATE
 
@@ -192,3 +195,32 @@ def test_every_public_name_is_there():
     assert set(ductor.__all__) <= set(dir(ductor))
     with pytest.raises(AttributeError, match="nonsense"):
         ductor.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("asynchronous", "blocking"), [(ductor.Client, ductor.SyncClient), (ductor.RunHandle, SyncRunHandle)]
+)
+def test_the_blocking_client_has_every_call_of_the_other(asynchronous: type, blocking: type):
+    calls = {name for name, one in inspect.getmembers(asynchronous, inspect.iscoroutinefunction) if name[0] != "_"}
+    assert calls - {"open", "close"} <= set(dir(blocking))
+
+
+ROUNDS = """\
+ductor: 1
+name: rounds
+context: {n: 0}
+repeat: {until: context.n >= 2, max: 5}
+steps:
+  - {ref: each, type: scatter, items_expr: "range(0, context.n + 1)", do: {type: task, task: work}, next: count}
+  - {ref: count, type: transform, value: 0, effects: {n: "${context.n + 1}"}}
+"""
+
+
+@virtual_time
+async def test_the_children_of_a_step_are_those_of_the_latest_run_of_a_chain_or_of_the_very_one(tmp_path: Path):
+    (tmp_path / "rounds.yaml").write_text(ROUNDS)
+    async with Engine(definitions=tmp_path, mocks={"work": [1]}) as engine:
+        run = await engine.start("rounds")
+        await run.result()
+        assert (await run.children_of_step("each")).counts.total == 2
+        assert (await run.children_of_step("each", follows=False)).counts.total == 1

@@ -63,6 +63,13 @@ def test_children_are_shown_page_by_page(call: Call, host: Callable[..., HostPro
     assert "key-2" in rest.stdout
     assert "3 children: 3 started, 0 under way, 0 succeeded, 3 failed, 0 cancelled" in rest.stdout
     assert "key-" not in call("show", run_id, "--children", "each", "--status", "succeeded").stdout
+    for wrong in (
+        ("--children", "each", "--limit", "0"),
+        ("--children", "each", "--limit", "1001"),
+        ("--status", "failed"),
+    ):
+        refused = call("show", run_id, *wrong)
+        assert (refused.returncode, refused.stdout) == (2, ""), wrong
     missing = call("show", run_id, "--children", "all")
     assert (missing.returncode, "no scatter 'all'" in missing.stderr) == (3, True)
     (step,) = [step for step in json.loads(call("show", run_id, "-o", "json").stdout)["steps"] if step["ref"] == "each"]
