@@ -22,7 +22,7 @@ class Life:
 
     def __init__(self, state_bytes: int = 0) -> None:
         self.saved: list[Snapshot] = []
-        self.upkeep = Upkeep(self.saved.append)
+        self.upkeep = Upkeep()
         self.state = RunState(run_id=RUN, reason="x" * state_bytes)
 
     def commit(self, size_bytes: int = 10, named_in_hand: Mapping[str, int] | None = None) -> None:
@@ -36,7 +36,7 @@ class Life:
             hash=b"",
         )
         if self.upkeep.appended(commit, self.state):
-            self.upkeep.tidy(self.state, lambda: dict(named_in_hand or {}))
+            self.upkeep.tidy(self.state, self.saved.append, lambda: dict(named_in_hand or {}))
 
 
 def test_short_journals_have_no_snapshot():

@@ -167,6 +167,8 @@ def _collect(kind: Any, fields: dict[str, list[str]]) -> None:
         _collect(inner, fields)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__name__ not in fields:
         hints = get_type_hints(kind)
-        fields[kind.__name__] = [f"{name}: {hints[name]!r}" for name in kind.__struct_fields__]
+        # in the text both are arrays, and no more
+        types = {name: repr(hint).replace("collections.abc.Sequence", "list") for name, hint in hints.items()}
+        fields[kind.__name__] = [f"{name}: {types[name]}" for name in kind.__struct_fields__]
         for hint in hints.values():
             _collect(hint, fields)

@@ -204,7 +204,7 @@ def test_what_only_a_node_under_way_has_is_gone_when_it_settles():
     assert (node.lease_key, node.lease_fence, node.messages, node.message_parts) == ("k", 4, [message], [(0, 2)])
     folded([NodeSettled(node="pay", status="failed")], state=state)
     assert {getattr(node, name) for name in work} == {None}
-    assert (node.lease_key, node.lease_fence, node.messages, node.message_parts) == ("", 0, [], [])
+    assert (node.lease_key, node.lease_fence, node.messages, node.message_parts) == ("", 0, (), ())
 
 
 def test_a_message_that_is_part_of_no_set_says_of_no_part():
@@ -214,7 +214,7 @@ def test_a_message_that_is_part_of_no_set_says_of_no_part():
         MessageTaken(message_id="m-2", nodes=("pay", "ship"), parts={"ship": (1,)}),
     ]
     state = folded([START, *received], taken)
-    assert ([one.id for one in state.nodes["pay"].messages], state.nodes["pay"].message_parts) == (["m-1", "m-2"], [])
+    assert ([one.id for one in state.nodes["pay"].messages], state.nodes["pay"].message_parts) == (["m-1", "m-2"], ())
     assert ([one.id for one in state.nodes["ship"].messages], state.nodes["ship"].message_parts) == (["m-2"], [(1,)])
 
 
