@@ -97,34 +97,16 @@ class Attempt:
         running_in: the asyncio task to cancel when the handler should stop; None while nothing can be cancelled.
     """
 
-    __slots__ = (
-        "assignment",
-        "context",
-        "has_ended",
-        "has_started",
-        "is_interrupted",
-        "is_settled",
-        "is_stop_requested",
-        "limits",
-        "priority",
-        "running_in",
-        "started_at_s",
-        "started_at_us",
-        "task",
-        "tenant",
-        "timer",
-        "token",
-    )
+    context: TaskContext | None = None
+    timer: asyncio.TimerHandle | None = None
+    started_at_us = 0
+    started_at_s = 0.0
+    is_settled = is_stop_requested = is_interrupted = has_started = has_ended = False
+    running_in: asyncio.Task[Any] | None = None
 
     def __init__(self, assignment: Assignment, task: Task[..., Any] | None, limits: Limits | None) -> None:
         self.assignment, self.task, self.limits = assignment, task, limits
         self.token, self.tenant, self.priority = assignment.token, assignment.tenant, assignment.priority
-        self.context: TaskContext | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.started_at_us = 0
-        self.started_at_s = 0.0
-        self.is_settled = self.is_stop_requested = self.is_interrupted = self.has_started = self.has_ended = False
-        self.running_in: asyncio.Task[Any] | None = None
 
     def next_limit(self) -> tuple[float, TimeoutKind] | None:
         """The first limit to come, by the loop's clock, and its kind."""

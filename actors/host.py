@@ -384,14 +384,13 @@ class EngineHost(Client):
                     return outcome
             while True:
                 is_alone = sweeper is None or not sweeper.has_neighbours
-                await asyncio.wait((waiter,), timeout=ALONE_POLL_S if is_alone else REMOTE_POLL_S)
-                if waiter.cancelled():
-                    raise HostStoppedError
-                outcome = waiter.result() if waiter.done() else await self.ended(run_id)
+                outcome = await engine.waiters.hear(waiter, ALONE_POLL_S if is_alone else REMOTE_POLL_S)
                 if outcome is not None:
                     return outcome
-                if waiter.done():
-                    waiter = engine.waiters.add(run_id)
+                engine.waiters.forget(run_id, waiter)
+                waiter = engine.waiters.add(run_id)  # before the look: what ends after it is told
+                if (outcome := await self.ended(run_id)) is not None:
+                    return outcome
         finally:
             engine.waiters.forget(run_id, waiter)
 

@@ -67,6 +67,7 @@ class InputBinding:
         self._names = tuple(fields)
         self._has_defaults = any(parameter.default is not _EMPTY for parameter in fields.values())
         self._decoder = _decoder(_input_struct(fields))
+        self._is_plain = len(fields) > 1 and self._rest is None and not self._has_defaults
         self._only = self._names[0] if len(fields) == 1 and self._rest is None else None
         if self._only is not None:
             annotation = fields[self._only].annotation
@@ -75,7 +76,9 @@ class InputBinding:
     def arguments(self, value: JsonValue, context: TaskContext | None) -> dict[str, Any]:
         """The handler's arguments by name. Raises InvalidInputError."""
         try:
-            if self._only is not None and self._takes_whole(value):
+            if self._is_plain and type(value) is dict:
+                found: dict[str, Any] = _asdict(self._decoder.decode(_encode(value)))
+            elif self._only is not None and self._takes_whole(value):
                 found = {self._only: self._whole.decode(_encode(value))}
             elif self._rest is not None and isinstance(value, dict):
                 found = self._with_rest(value, self._rest)

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from ductor.actors.errors import HostStoppedError
 from ductor.actors.views import RunOutcome
 
 REMOTE_POLL_S = 1.0
@@ -9,6 +10,12 @@ REMOTE_POLL_S = 1.0
 
 ALONE_POLL_S = 60.0
 """So often where there are no other hosts, which is a safety net and no more."""
+
+
+def _wake_to_look(waiter: "asyncio.Future[RunOutcome | None]") -> None:
+    """Enough waited: let who waits look for the end in the database."""
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 class Waiters:
@@ -19,7 +26,7 @@ class Waiters:
         self._is_closed = False
 
     def add(self, run_id: str) -> "asyncio.Future[RunOutcome | None]":
-        """A future of the run's end; of None when the run may end elsewhere. Give it back with `forget`.
+        """A future of the run's end; of None when it is time to look for that elsewhere. Give it back with `forget`.
 
         It is cancelled when the host closes, and at once on one that has closed.
         """
@@ -28,6 +35,22 @@ class Waiters:
             future.cancel()
         self._waiters.setdefault(run_id, []).append(future)
         return future
+
+    async def hear(self, waiter: "asyncio.Future[RunOutcome | None]", at_most_s: float) -> RunOutcome | None:
+        """Wait for a future of `add`: the outcome, or None when it is time to look for that elsewhere.
+
+        Raises HostStoppedError.
+        """
+        look = asyncio.get_running_loop().call_later(at_most_s, _wake_to_look, waiter)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._is_closed and task is not None and not task.cancelling():
+                raise HostStoppedError from None
+            raise
+        finally:
+            look.cancel()
 
     def forget(self, run_id: str, future: "asyncio.Future[RunOutcome | None]") -> None:
         """The waiter has what it wanted, or gave up."""
@@ -48,8 +71,7 @@ class Waiters:
         waiting, self._waiters = self._waiters, {}
         for waiters in waiting.values():
             for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
+                _wake_to_look(waiter)
 
     def cancel(self) -> None:
         """Nobody learns anything any more: the host closes."""

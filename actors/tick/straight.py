@@ -63,5 +63,8 @@ def _is_undisturbed(state: RunState, now_us: int) -> bool:
         return False
     if state.touched or state.agenda or state.fanned or state.filling:
         return False
+    timers = state.timers
+    if not timers.due and not timers.absolute:
+        return True
     due_at_us = state.next_due_us
     return due_at_us is None or due_at_us > now_us
