@@ -118,8 +118,7 @@ async def test_no_attempt_is_carried_out_twice_or_lost(seed: int):
 @pytest.mark.parametrize("seed", range(6))
 @virtual_time
 async def test_child_runs_that_go_on_beside_their_parent_are_carried_out_once(seed: int):
-    """Without Redis a child begins at the host of its parent, whoever owns it; its owner hears of each attempt a heartbeat
-    later."""
+    """Without Redis a child goes on at the host of its parent; its owner hears of each attempt a heartbeat later."""
     bench = Hosts(has_queue=False)
     executions: Counter[str] = Counter()
     chance = random.Random(seed)
