@@ -193,7 +193,8 @@ def _head(statement: ast.stmt) -> str:
 
 
 def _left_out(owner: ast.AST) -> Iterator[tuple[ast.stmt, Callable[[], None]]]:
-    for node in (owner, *_statements(owner), *(one for one in ast.walk(owner) if isinstance(one, ast.match_case))):
+    blocks = (one for one in ast.walk(owner) if isinstance(one, ast.match_case | ast.ExceptHandler))
+    for node in (owner, *_statements(owner), *blocks):
         bodies: list[list[ast.stmt]] = [getattr(node, "body", []), getattr(node, "orelse", [])]
         for body in bodies:
             for index, statement in enumerate(body):

@@ -95,6 +95,12 @@ def test_a_return_of_nothing_at_the_end_of_a_function_is_left_in():
     assert left_out == [("left out: print(a)", 4), ("left out: return None", 3)]
 
 
+def test_what_deals_with_an_error_can_be_left_out_too():
+    source = "def f(a):\n    try:\n        a()\n    except OSError:\n        print(a)\n        return 1\n    return 2\n"
+    left_out = {one.what for one in mutants_of(source) if one.what.startswith("left out")}
+    assert left_out == {f"left out: {what}" for what in ("a()", "print(a)", "return 1", "return 2")}
+
+
 def test_faults_that_read_alike_are_told_apart():
     source = "def f(a):\n    if a:\n        return\n    if not a:\n        return\n"
     assert [one.what for one in mutants_of(source) if "left out" in one.what] == [

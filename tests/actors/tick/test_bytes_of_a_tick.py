@@ -39,13 +39,14 @@ def test_values_of_many_steps_are_spread_over_rows(fields: str):
     assert len(run.state.nodes) == STEPS
 
 
-def test_values_that_fill_a_row_to_the_last_byte_are_its_last():
-    size_bytes = MAX_INLINE_BYTES // 2
-    count = MAX_EVENT_BYTES_PER_TICK // size_bytes
-    steps = "".join(f"  - {{ref: s{n}, type: transform, value: '${{trigger}}'}}\n" for n in range(count + 1))
-    run = Driver("output: 1\nsteps:\n" + steps, "a" * (size_bytes - 2))  # two quotes
+@pytest.mark.parametrize(("bytes_left", "by_row"), [(0, [64, 1]), (1, [65])])
+def test_values_that_fill_a_row_to_the_last_byte_are_its_last(bytes_left: int, by_row: list[int]):
+    size_bytes = MAX_EVENT_BYTES_PER_TICK // 64
+    steps = "".join(f"  - {{ref: s{n}, type: transform, value: '${{trigger[{n}]}}'}}\n" for n in range(65))
+    text = "a" * (size_bytes - 2)  # two quotes
+    run = Driver("output: 1\nsteps:\n" + steps, [text[bytes_left:], *[text] * 64])
     settled = [sum(isinstance(event, NodeSettled) for event in row) for row in run.rows_of_events()]
-    assert settled == [count, 1]
+    assert settled == by_row
 
 
 def test_values_that_stand_beside_the_row_do_not_count():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ductor.journal.events import NodeParked
 from tests.actors.tick.test_subworkflows import parent
 
 
@@ -42,6 +43,7 @@ def test_a_round_without_a_pause_begins_in_the_row_that_ended_the_one_before_it(
     rows = len(run.rows)
     run.report("call", output={"done": False})
     assert (len(run.children), len(run.rows)) == (2, rows + 1)
+    assert not any(isinstance(event, NodeParked) for event in run.events())
 
 
 @pytest.mark.parametrize("every_ms", [1, 5_000])
