@@ -11,6 +11,8 @@ from cyclopts import Parameter
 from ductor.cli.arguments import ArgumentError
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from ductor.observability.endpoint import Endpoint, Page, Serving
     from ductor.observability.metrics import Metrics
     from ductor.observability.tracing import Tracing
@@ -69,7 +71,7 @@ class MonitoringOptions:
             from ductor.observability.metrics import Metrics
         except ModuleNotFoundError as error:
             raise _missing_library("--metrics-port", "metrics") from error
-        return Metrics()
+        return Metrics(_registry())
 
     def worker_metrics(self) -> "WorkerMetrics | None":
         """What counts for a worker; None where nobody asks. Raises ArgumentError where the library is missing."""
@@ -79,7 +81,7 @@ class MonitoringOptions:
             from ductor.observability.worker_metrics import WorkerMetrics
         except ModuleNotFoundError as error:
             raise _missing_library("--metrics-port", "metrics") from error
-        return WorkerMetrics()
+        return WorkerMetrics(_registry())
 
     def around(
         self, serving: T, metrics: "Page[T] | None", tracing: "Tracing | None", processes: int = 1
@@ -98,6 +100,20 @@ class MonitoringOptions:
         if not 0 <= self.metrics_port <= last:
             raise ArgumentError("--metrics-port", f"from 0 to {last}, found {self.metrics_port}")
         return Endpoint(serving, metrics=metrics, address=self.metrics_address, port=self.metrics_port, ports=processes)
+
+
+def _registry() -> "CollectorRegistry":
+    """One that tells of the process, too."""
+    from importlib.metadata import version
+    from platform import python_version
+
+    from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
+
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    build = Gauge("ductor_build_info", "What runs here.", ("version", "python"), registry=registry)
+    build.labels(version("ductor-engine"), python_version()).set(1)
+    return registry
 
 
 def _missing_library(option: str, extra: str) -> ArgumentError:

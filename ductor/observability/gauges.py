@@ -169,6 +169,7 @@ async def _of_tier(
     tenants: BoundedNames,
 ) -> None:
     health = await tier.health()
+    gauges.put("queue_tier_up", "Whether this tier of the queue serves.", float(health.is_available), tier=health.tier)
     if not health.is_available:
         failed.append(f"queue {health.tier}")
         return

@@ -7,7 +7,9 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
+from platform import python_version
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -85,6 +87,7 @@ def test_processes_answer_for_their_metrics_and_health_on_ports_of_their_own(
         with urlopen(f"http://127.0.0.1:{number}/metrics") as answer:
             samples = parsed(answer.read())
         assert value(samples, "up") == 1
+        assert value(samples, "build_info", version=version("ductor-engine"), python=python_version()) == 1
         started += value(samples, "runs_started_total", definition="greeting") or 0
     assert started == 1
     code, said = group.stop(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What a host's log says while the database is away: a line of each part that asks it, however often they ask."""
+"""What a host's log and metrics say while the database, or Redis, is away: once, however often somebody asks."""
 
 import asyncio
 import logging
@@ -6,9 +6,11 @@ import logging
 import pytest
 
 import ductor
-from tests.ductor.observability.http import WAIT_S
+from ductor.observability.metrics import Metrics
+from tests.ductor.observability.http import WAIT_S, parsed, value
 from tests.journal.postgres.proxies import CuttingProxy
 from tests.postgres_fixtures import Database
+from tests.redis_server import reserve_port
 
 TRIES = 8
 
@@ -43,3 +45,14 @@ async def test_each_part_says_once_that_the_database_is_away(
     assert "the database of the store is away" in "".join(said)
     assert len(said) == len({text.partition(":")[0] for text in said}) <= 5
     assert all(one.exc_info is None and "\n" not in one.getMessage() for one in warnings)
+
+
+async def test_metrics_tell_which_tier_of_the_queue_is_away(database: Database):
+    port, reservation = reserve_port()
+    metrics = Metrics()
+    with reservation:
+        host = ductor.Host(database=database.dsn, redis=f"redis://127.0.0.1:{port}/0", observers=[metrics])
+        async with host:
+            found = parsed(await metrics.page(host))
+    assert value(found, "queue_up") == 1
+    assert (value(found, "queue_tier_up", tier="redis"), value(found, "queue_tier_up", tier="postgres")) == (0, 1)
