@@ -12,6 +12,7 @@ then matches are rare, and no guess of a planner is needed.
 
 import re
 import uuid
+from typing import get_args
 
 import asyncpg
 import msgspec
@@ -30,6 +31,9 @@ MAX_SEARCH_ATTRIBUTES = 20
 WALKED_RUNS = 4_000
 """So many of the newest runs are looked at for attributes and words before their indexes are asked."""
 
+LATEST_STATUSES: tuple[RunStatus, ...] = tuple(one for one in get_args(RunStatus) if one != "continued")
+"""Of runs that no other continues. Walked each on its own: so a chain of many runs is stepped over at no cost."""
+
 _CURSOR = re.compile(r"(\d{1,18})-([0-9a-f-]{36})")
 _COLUMNS = """r.run_id::text, r.definition, r.manifest_hash, r.status, r.started_at_us, r.updated_at_us, r.ended_at_us,
     r.key, r.parent_run_id::text, r.error_type,
@@ -46,6 +50,7 @@ class RunSearch(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         definition: runs of this one.
         statuses: any of these.
+        shows_continued: also runs that others continue, where `statuses` don't say; else a chain shows its latest run.
         started_after_us, started_before_us: from the first on, before the second, in microseconds since the epoch.
         attributes: search attributes with these values; a list or an object matches by what it contains.
         text: each of its words begins a word of the definition's name, the start key, a search attribute, the error's
@@ -56,6 +61,7 @@ class RunSearch(msgspec.Struct, frozen=True, kw_only=True):
 
     definition: str | None = None
     statuses: tuple[RunStatus, ...] = ()
+    shows_continued: bool = False
     started_after_us: int | None = None
     started_before_us: int | None = None
     attributes: dict[str, JsonValue] = msgspec.field(default_factory=dict)
@@ -139,7 +145,8 @@ def walk(schema: str, tenant: str, search: RunSearch, wanted: int) -> tuple[str,
     limit = WALKED_RUNS if matching else wanted
     ordered = _ordered(query, tenant, search)
     branches = []
-    for status in dict.fromkeys(search.statuses) or (None,):
+    statuses = search.statuses if matching or search.statuses or search.shows_continued else LATEST_STATUSES
+    for status in dict.fromkeys(statuses) or (None,):
         one = ordered if status is None else [*ordered, f"r.status = {query.argument(status)}"]
         sql = f"(SELECT r.* FROM {query.table} WHERE {' AND '.join(one)} {_ORDER} LIMIT {limit})"  # noqa: S608 - as below
         branches.append(sql)
@@ -186,6 +193,8 @@ def _matching(query: _Query, search: RunSearch) -> list[str]:
     if words:
         wanted = " & ".join(f"'{word}':*" for word in words)
         conditions.append(f"r.words @@ {query.argument(wanted)}::text::tsquery")
+    if conditions and not search.statuses and not search.shows_continued:
+        conditions.append("r.status <> 'continued'")
     return conditions
 
 

@@ -21,6 +21,7 @@ def search(  # noqa: PLR0913 - each is an option, and all have defaults
     *text: str,
     where: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     status: Annotated[tuple[RunStatus, ...], Parameter(negative="")] = (),
+    continued: Annotated[bool, Parameter(negative="")] = False,
     definition: str | None = None,
     since: str | None = None,
     until: str | None = None,
@@ -29,7 +30,7 @@ def search(  # noqa: PLR0913 - each is an option, and all have defaults
     database: DatabaseOptions = DatabaseOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Find runs among many, newest first.
+    """Find runs among many, newest first; of those that continue each other the latest.
 
     Parameters
     ----------
@@ -41,6 +42,8 @@ def search(  # noqa: PLR0913 - each is an option, and all have defaults
         A text that looks like a number goes in double quotes: `'order="12"'`.
     status
         Only runs with this status; may be given several times.
+    continued
+        Also runs that others continue.
     definition
         Only runs of this definition.
     since
@@ -62,6 +65,7 @@ def search(  # noqa: PLR0913 - each is an option, and all have defaults
     wanted = RunSearch(
         definition=definition,
         statuses=status,
+        shows_continued=continued,
         attributes=dict(_attribute(one) for one in where),
         text=" ".join(text),
         after=after,

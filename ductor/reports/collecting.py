@@ -115,6 +115,7 @@ async def _runs(client: "ReadModelClient", scope: ReportScope) -> tuple[list[Fou
         page = await client.search_runs(
             RunSearch(
                 definition=scope.definition,
+                shows_continued=True,
                 started_after_us=scope.since_us,
                 started_before_us=scope.until_us,
                 after=after,

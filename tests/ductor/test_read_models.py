@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 import ductor
@@ -116,6 +117,16 @@ async def test_the_command_line_searches_and_looks_after_models(filled: Database
     assert "customer=c-2" in table.stdout, table.stderr
     page = command(filled.dsn, "search", "--limit", "1")
     assert "--after" in page.stderr
+    connection = await asyncpg.connect(filled.dsn)
+    await connection.execute("UPDATE ductor_runs_1.run SET status = 'continued' WHERE key = 'o-2'")
+    await connection.close()
+    for options, keys in (
+        ((), ["o-1", "o-0"]),
+        (("--continued",), ["o-2", "o-1", "o-0"]),
+        (("--status", "continued"), ["o-2"]),
+    ):
+        latest = command(filled.dsn, "search", "order", *options, "-o", "json")
+        assert [run["key"] for run in json.loads(latest.stdout)] == keys, options
     models = command(filled.dsn, "projection", "list", "-o", "json")
     assert [one["name"] for one in json.loads(models.stdout)] == ["funnel", "runs", "steps", "usage"]
     assert "a rebuild begins" in command(filled.dsn, "projection", "rebuild", "runs").stderr

@@ -19,7 +19,7 @@ from ductor.projections.search import FoundRun, RunSearch
 from tests.projections.projecting import project
 
 COUNT = 400
-STATUSES = ("completed", "failed", "running")
+STATUSES = ("completed", "failed", "running", "continued")
 RUN_ID = "0198f5d2-0000-7000-8000-{:012x}"
 
 
@@ -84,6 +84,7 @@ def matching(search: RunSearch) -> list[str]:
         if run.tenant == "default"
         and search.definition in (None, run.definition)
         and (not search.statuses or run.status in search.statuses)
+        and (search.statuses or search.shows_continued or run.status != "continued")
         and (search.started_after_us is None or run.number // 3 >= search.started_after_us)
         and (search.started_before_us is None or run.number // 3 < search.started_before_us)
         and all(run.attributes.get(name) == value for name, value in search.attributes.items() if name != "tags")
@@ -113,6 +114,9 @@ SEARCHES = (
     RunSearch(attributes={"tags": ["a"], "region": "us"}, definition="order"),
     RunSearch(attributes={"tags": ["b"]}),
     RunSearch(attributes={"customer": "nobody"}),
+    RunSearch(shows_continued=True),
+    RunSearch(shows_continued=True, attributes={"region": "eu"}),
+    RunSearch(statuses=("continued",), attributes={"region": "eu"}),
     RunSearch(text="card DECL", statuses=("failed",)),
     RunSearch(text="declined", attributes={"region": "eu"}),
 )
