@@ -14,6 +14,7 @@ def test_a_timeout_leaves_the_child_running(policy: str, begun: list[str], statu
     run = parent(f"timeout: 10s\n    on_timeout: {policy}", text=text)
     child = run.child("call")
     assert run.advance(9.999999).events == []
+    assert run.statuses()["call"] == "waiting"
     run.advance(0.000001)
     node = run.state.nodes["call"]
     assert list(run.in_flight) == begun
