@@ -10,7 +10,7 @@ it is at rest for `idle_ms`, or until partitions change hands, and tells others 
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -22,7 +22,7 @@ from ductor.actors.errors import HostStoppedError
 from ductor.actors.left_alone import RunsLeftAlone
 from ductor.actors.log_fields import LogFields, attempt_fields, run_fields
 from ductor.actors.long_runs import LongRuns
-from ductor.actors.membership import ANY_TIME_US, Observation
+from ductor.actors.membership import Observation
 from ductor.actors.messages import Assignment, AttemptResult, MessageArrived, RunBegun, StartRun, TimerDue, Wake
 from ductor.actors.observing import Observer
 from ductor.actors.partitions import PartitionMap
@@ -35,6 +35,7 @@ from ductor.actors.timers import TimerService
 from ductor.actors.views import RunOutcome, Started
 from ductor.actors.waiters import Waiters
 from ductor.actors.wakeups import Wakeups
+from ductor.actors.whereabouts import Whereabouts
 from ductor.actors.withdrawn import WithdrawnGuests
 from ductor.actors.worker import WorkerPool
 from ductor.definitions.expressions import FunctionLibrary
@@ -45,15 +46,11 @@ from ductor.journal.errors import StoreUnavailableError, UnknownEventError
 from ductor.journal.events import Message, RunStarted
 from ductor.journal.ids import Ids, run_of_token
 from ductor.journal.lease_store import LeaseKey
-from ductor.journal.partitions import partition_of
 from ductor.journal.store import Store
 from ductor.journal.worker_store import WorkerRecord
 
 MAX_ACTOR_FAILURES = 5
 """A run that kills its actor so often in a row is set aside."""
-
-MAX_HELD_BACK = 100_000
-"""Runs remembered until others have told what they hold; those beyond are looked at again at intervals until then."""
 
 MAX_RESTART_PAUSE_S = 15.0
 """Longest pause before a failed actor's successor; the first is 0.05 s, each further one twice as long."""
@@ -72,9 +69,7 @@ class Engine:
     Attributes:
         remote: attempts in other processes; None where there are none.
         partitions: who owns which runs.
-        elsewhere: tokens of attempts that other hosts hold although they do not own their runs.
-        unsettled: partitions of which others may hold attempts that are not among these yet.
-        told_until_us: others may hold attempts that were dispatched later, and are not among these yet either.
+        whereabouts: of attempts that this host does not hold.
         withdrawn: those of them, and of others, that the runs in hand here want no more.
         wakeups: takes wakeups to other hosts; None where a host that knows of something carries the run on itself.
         observer: is told what happens; None where nobody watches.
@@ -125,10 +120,7 @@ class Engine:
         self._is_draining = False
         self.has_left_attempts = False
         self.partitions = PartitionMap(host_id, [host_id])
-        self.elsewhere: Collection[str] = frozenset()
-        self.unsettled: Collection[int] = frozenset()
-        self.told_until_us = ANY_TIME_US
-        self._held_back: dict[str, int] = {}  # when the youngest attempt was dispatched
+        self.whereabouts = Whereabouts()
         self.withdrawn = WithdrawnGuests()
         self.wakeups: Wakeups | None = None
         self.remote = None if queue is None else RemoteTasks(queue, self, options.remote_queues, name=host_id)
@@ -146,35 +138,25 @@ class Engine:
         """Hand an attempt to a worker; one that holds it already keeps it, and reports again what it has.
 
         Those that shall not run here, or may run elsewhere, go to the queue between processes, where there is one. A
-        full pool takes nothing: the run is looked at again after a pause, which offers the attempt again. What others
-        may hold without having told of it is issued again once they have told.
+        full pool takes nothing: the run is looked at again after a pause, which offers the attempt again.
         """
         is_held = assignment.is_redelivery and self.pool.holds(assignment.token)
-        if assignment.is_redelivery and not is_held:
-            if assignment.token in self.elsewhere:
-                return
-            if not self._is_told_of(assignment.run_id, assignment.dispatched_at_us):
-                self._hold_back(assignment)
-                return
+        is_asked_for = is_held or not assignment.is_redelivery
+        if not is_asked_for and not self.whereabouts.may_issue_again(assignment, self.partitions):
+            return
         if is_held or self.remote is None or not self.remote.offer(assignment):
             self.offer_here(assignment)
 
-    def _is_told_of(self, run_id: str, dispatched_at_us: int) -> bool:
-        """Whether an attempt that another host held would be `elsewhere`."""
-        return dispatched_at_us < self.told_until_us and partition_of(run_id) not in self.unsettled
-
-    def _hold_back(self, assignment: Assignment) -> None:
-        run_id = assignment.run_id
-        if run_id in self._held_back or len(self._held_back) < MAX_HELD_BACK:
-            self._held_back[run_id] = max(assignment.dispatched_at_us, self._held_back.get(run_id, 0))
-        else:
-            self.wake_later(run_id)
+    def may_offer_again(self, token: str) -> None:
+        """See `Whereabouts.offered_in_vain`."""
+        self.whereabouts.offered_in_vain(token)
 
     def offer_here(self, assignment: Assignment) -> None:
         """Hand an attempt to a worker of this host."""
         if not self.pool.offer(assignment):
             self.has_left_attempts = True
             if not self._is_draining:
+                self.may_offer_again(assignment.token)
                 self.wake_later(assignment.run_id)
 
     def cancel(self, token: str) -> None:
@@ -256,7 +238,7 @@ class Engine:
 
     def runs_at_work(self) -> set[str]:
         """Runs of which somebody is known to have an attempt, or a commit is under way."""
-        runs = set(map(run_of_token, chain(self.pool.held_tokens(), self.elsewhere)))
+        runs = set(map(run_of_token, chain(self.pool.held_tokens(), self.whereabouts.elsewhere)))
         runs.update(actor.run_id for actor in self.directory if actor.is_committing)
         if self.remote is not None:
             runs.update(self.remote.awaited_runs())
@@ -341,17 +323,13 @@ class Engine:
     def settle(self, observation: Observation) -> None:
         """Who owns what may have changed, or what others hold: hand over what is no longer this host's, and look again
         at runs of which everybody has told by now what he holds."""
-        before, self.partitions, self.elsewhere = self.partitions, observation.partitions, observation.elsewhere
-        partitions, self.unsettled = observation.partitions, observation.unsettled
-        self.told_until_us = observation.told_until_us
+        before, partitions = self.partitions, observation.partitions
+        self.partitions = partitions
         if before.owned != partitions.owned:
             for actor in self.directory:
                 if not partitions.owns(actor.run_id):
                     self._give_up(actor)
-            for run_id in [run_id for run_id in self._held_back if before.owns(run_id) and not partitions.owns(run_id)]:
-                del self._held_back[run_id]  # who owns it now takes over what there is
-        for run_id in [run_id for run_id, at_us in self._held_back.items() if self._is_told_of(run_id, at_us)]:
-            del self._held_back[run_id]
+        for run_id in self.whereabouts.told(observation):
             self.wake_here(run_id)
         if partitions.owned is not None:
             self._report_what_is_left()
@@ -403,7 +381,7 @@ class Engine:
         until_s = self._loop.time() + timeout_ms / 1_000
         while self._background and (left_s := until_s - self._loop.time()) > 0:
             await asyncio.wait(self._background, timeout=left_s)  # what is begun by them is waited for as well
-        if self._held_back or self.pool.unconfirmed():
+        if self.whereabouts.holds_back or self.pool.unconfirmed():
             self.has_left_attempts = True
         self.waiters.cancel()
         await self.pool.close()

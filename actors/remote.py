@@ -90,6 +90,10 @@ class RunsOwner(Protocol):
         """The same after a pause."""
         ...
 
+    def may_offer_again(self, token: str) -> None:
+        """No other host has the attempt: it may be offered again, whoever owns the run."""
+        ...
+
 
 class RemoteTasks:
     """See the module's docstring. All methods belong to the loop's thread.
@@ -160,6 +164,7 @@ class RemoteTasks:
         for token, known in tuple(self._known.items()):
             if not known.is_returning and token not in self._to_send:
                 self.forget(token)
+                self._owner.may_offer_again(token)
         for run_id in runs:
             self._owner.wake(run_id)
 
@@ -238,7 +243,10 @@ class RemoteTasks:
     def _handler_arrived(self, task: str) -> None:
         """What waits for somebody who has the handler need not wait any more."""
         found = [known.assignment for known in self._known.values() if known.assignment.task == task]
-        for run_id in dict.fromkeys(one.run_id for one in found if one.queue not in self._remote_queues):
+        here = [assignment for assignment in found if assignment.queue not in self._remote_queues]
+        for assignment in here:
+            self._owner.may_offer_again(assignment.token)
+        for run_id in dict.fromkeys(assignment.run_id for assignment in here):
             self._owner.wake(run_id)
 
     def _remember(self, assignment: Assignment, *, is_returning: bool) -> None:
@@ -326,6 +334,7 @@ class RemoteTasks:
             if outcome == "refused" and (known := self._known.get(item.token)) is not None:
                 _log.warning("queue %s is full: %s waits", item.queue, item.token, extra=attempt_fields(item.token))
                 self.forget(item.token)
+                self._owner.may_offer_again(item.token)
                 self._owner.wake_later(known.assignment.run_id)
 
     async def _withdraw_batch(self) -> None:
@@ -354,6 +363,7 @@ class RemoteTasks:
                     continue
                 self.forget(token)
                 if held.get(token) == "leased":
+                    self._owner.may_offer_again(token)
                     self._recheck(assignment.run_id)
                 else:
                     self._owner.offer_here(assignment)

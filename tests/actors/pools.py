@@ -21,6 +21,8 @@ def loop_clock() -> Clock:
 
 def assignment(task: str, value: Any = None, *, number: int = 1, **fields: Any) -> Assignment:
     """An assignment of `task`, dispatched now unless told otherwise. `number` makes its token."""
+    if "dispatched_at_us" not in fields:
+        fields["dispatched_at_us"] = loop_clock().now_us()
     timeouts = Timeouts(**{name: fields.pop(name) for name in Timeouts.__struct_fields__ if name in fields})
     return Assignment(
         **{
@@ -37,7 +39,6 @@ def assignment(task: str, value: Any = None, *, number: int = 1, **fields: Any) 
             "queue": "default",
             "priority": 0,
             "timeouts": timeouts,
-            "dispatched_at_us": loop_clock().now_us(),
             **fields,
         }
     )

@@ -8,7 +8,6 @@ import pytest
 
 from ductor.actors.client import Client
 from ductor.actors.context import TaskContext
-from ductor.actors.engine import MAX_HELD_BACK
 from ductor.actors.host import EngineHost, HostOptions
 from ductor.actors.queue.items import QueueItem
 from ductor.actors.sweeper import EARLY_BEAT_S, HOST_ALIVE_MS
@@ -131,13 +130,9 @@ async def test_an_attempt_that_goes_on_elsewhere_is_not_carried_out_by_the_new_o
             assert (await first.health()).guests == 0
 
 
-@pytest.mark.parametrize("max_held_back", [MAX_HELD_BACK, 1])
 @pytest.mark.parametrize("are_lost", [False, True])
 @virtual_time
-async def test_what_changed_hands_is_issued_again_once_its_former_owner_has_told_what_it_holds(
-    monkeypatch: pytest.MonkeyPatch, max_held_back: int, are_lost: bool
-):
-    monkeypatch.setattr("ductor.actors.engine.MAX_HELD_BACK", max_held_back)
+async def test_what_changed_hands_is_issued_again_once_its_former_owner_has_told_what_it_holds(are_lost: bool):
     bench = Hosts()
 
     async def wait(number: int) -> None:
@@ -149,7 +144,7 @@ async def test_what_changed_hands_is_issued_again_once_its_former_owner_has_told
         await asyncio.sleep(1)
         async with bench.one(ONE, work) as second:
             moved = [run_id for run_id in run_ids if second.engine.partitions.owns(run_id)]
-            assert len(moved) > max_held_back or max_held_back > 1
+            assert moved
             if are_lost:
                 for token in tuple(first.engine.pool.held_tokens()):
                     first.engine.pool.abandon(token)
