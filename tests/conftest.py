@@ -2,7 +2,7 @@
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.postgres_fixtures", "tests.queue_fixtures"]
+pytest_plugins = ["tests.postgres_fixtures", "tests.queue_fixtures", "tests.command_fixtures"]
 
 EXAMPLES_PER_PROPERTY = 50
 EXAMPLES_PER_PROPERTY_WHILE_SEARCHING = 500

@@ -8,7 +8,6 @@ import io
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.timeout(PAGE_TIMEOUT_S)
 @pytest.mark.parametrize("page", pages())
-def test_snippets(page: str, folder: Path):
+def test_snippets(page: str, folder: Path, command_environment: dict[str, str]):
     names: dict[str, Any] = {"__name__": "snippets"}
     printed = ""
     with asyncio.Runner() as runner:
@@ -57,7 +56,7 @@ def test_snippets(page: str, folder: Path):
             elif block.language == "python":
                 printed = run_python(block, names, runner, place)
             elif block.language == "bash" and "run" in block.options:
-                printed = run_bash(block, folder, place)
+                printed = run_bash(block, folder, command_environment, place)
             elif block.language == "sql" and "run" in block.options:
                 runner.run(run_sql(block, folder))
 
@@ -82,12 +81,11 @@ def run_python(block: Block, names: dict[str, Any], runner: asyncio.Runner, plac
     return printed.getvalue()
 
 
-def run_bash(block: Block, folder: Path, place: str) -> str:
-    commands = Path(sys.executable).parent
+def run_bash(block: Block, folder: Path, environment: dict[str, str], place: str) -> str:
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", block.text],
         cwd=folder,
-        env={**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "COLUMNS": "120"},
+        env={**os.environ, **environment, "COLUMNS": "120"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -25,3 +25,21 @@ def loaded_after(code: str) -> set[str]:
 )
 def test_only_what_is_used_is_loaded(code: str, may_load: set[str]):
     assert loaded_after(code) <= may_load
+
+
+LOAD_EACH = """
+import importlib, pkgutil, sys
+import ductor.cli
+for command in pkgutil.iter_modules(ductor.cli.__path__, "ductor.cli."):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "ductor"]:
+        del sys.modules[name]
+    importlib.import_module(command.name)
+    print(command.name)
+"""
+
+
+def test_every_command_loads_when_nothing_else_is_loaded():
+    """Tests of commands do not show it: these have everything loaded (see `tests.command_server`)."""
+    done = subprocess.run([sys.executable, "-c", LOAD_EACH], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split()) > 30

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ductor.cli.processes import COMMAND, Call, HostProcess
+from tests.command_fixtures import CLIENT
+from tests.ductor.cli.processes import Call, HostProcess
 
 
 @pytest.fixture
@@ -30,12 +31,12 @@ _numbers = iter(range(1_000))
 
 
 @pytest.fixture
-def call(folder: Path, environment: dict[str, str]) -> Call:
+def call(folder: Path, environment: dict[str, str], command_socket: str) -> Call:
     def command(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*COMMAND, *arguments],
+            [*CLIENT, *arguments],
             cwd=folder,
-            env={**environment, **more},
+            env={**environment, "DUCTOR_TEST_COMMANDS": command_socket, **more},
             capture_output=True,
             text=True,
             timeout=60,
