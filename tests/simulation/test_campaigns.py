@@ -13,7 +13,7 @@ from scripts.simulation.shrink import plan_size, shrunk
 
 SEEDS = range(45)
 PLANTED_HERE = (
-    "generation_unchecked",
+    "end_unchecked",
     "token_of_redelivery",
     "version_unchecked",
     "orphan_on_cancel",

@@ -6,7 +6,13 @@ import pytest
 
 from ductor.testing.clock import VirtualClock
 from scripts.simulation.chance import Chance
-from scripts.simulation.scheduler import Lane, SimulatedLoop, current_lane
+from scripts.simulation.scheduler import (
+    MAX_STEPS_GONE_WRONG,
+    Lane,
+    SimulatedLoop,
+    TooManyStepsError,
+    current_lane,
+)
 
 
 @pytest.fixture
@@ -88,6 +94,20 @@ def test_a_frozen_lane_goes_on_later(loop: SimulatedLoop) -> None:
     loop.run_until_complete(asyncio.sleep(6))
     loop.run_until_complete(asyncio.sleep(2))
     assert at_s == [pytest.approx(6, abs=0.01)]
+
+
+def test_a_loop_that_is_to_end_soon_runs_so_many_callbacks_more(loop: SimulatedLoop) -> None:
+    async def for_ever() -> None:
+        while True:  # noqa: ASYNC110 - it is never idle
+            await asyncio.sleep(0)
+
+    loop.new_lane("host").start(for_ever())
+    loop.run_until_complete(asyncio.sleep(0.01))
+    loop.end_soon()
+    before = loop.steps
+    with pytest.raises(TooManyStepsError) as raised:
+        loop.run_until_complete(asyncio.sleep(1_000))
+    assert raised.value.steps == before + MAX_STEPS_GONE_WRONG + 1
 
 
 def test_a_lane_dies_at_the_callback_that_was_said(loop: SimulatedLoop) -> None:

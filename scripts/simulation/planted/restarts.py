@@ -7,7 +7,7 @@ import msgspec
 
 from ductor.actors.coordinator import Coordinator
 from ductor.actors.engine import Engine
-from ductor.actors.membership import Membership, Observation
+from ductor.actors.membership import ANY_TIME_US, Membership, Observation
 from ductor.actors.messages import AttemptResult
 from ductor.journal.records import HostRecord
 from scripts.simulation.planted.planting import planted, replaced
@@ -19,6 +19,15 @@ def _untold_issued_again() -> Iterator[None]:
         return frozenset()
 
     with replaced(Membership, "_unsettled", hasty):
+        yield
+
+
+@planted("attempts are issued again that are younger than what all hosts have told of", restarts=True)
+def _younger_issued_again() -> Iterator[None]:
+    def careless(_self: Membership, _alive: Sequence[HostRecord]) -> int:
+        return ANY_TIME_US
+
+    with replaced(Membership, "_all_told_until_us", careless):
         yield
 
 
