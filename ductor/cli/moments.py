@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 VALUE_WIDTH = 60
 INPUT_WIDTH = 2_000
+MAX_EVENTS = 100
+"""Events of one row that are shown with a moment; `ductor history` shows all."""
 MAX_CHANGES = 20
 """Fields of one event that are told to differ."""
 
@@ -62,15 +64,17 @@ def print_moment(replay: "Replay", version: int) -> None:
     state, view = replay.at(version), replay.view(version)
     print(f"run {replay.run_id}, after row {version} of {replay.version}, {timestamp(state.at_us)} UTC")
     if version:
-        row = replay.run.row(version)
+        row, events = replay.run.row(version), replay.events(version)
         shown = HistoryRow(
             run_id=replay.run_id,
             version=version,
             at_us=row.at_us,
             hash=row.hash.hex(),
-            events=tuple(replay.events(version)),
+            events=tuple(events[:MAX_EVENTS]),
         )
         print_row(shown, "table")
+        if len(events) > MAX_EVENTS:
+            print(f"{'':26}  and {len(events) - MAX_EVENTS:,} events more")
     print()
     for label, value in _facts(view):
         print(f"{label + ':':<12} {value}")
@@ -88,13 +92,15 @@ def print_moment(replay: "Replay", version: int) -> None:
     )
 
 
-def print_changes(changes: Sequence["Change"], output: str) -> None:
-    """What changed, a line each."""
+def print_changes(changes: Sequence["Change"], output: str, limit: int | None = None) -> None:
+    """What changed, a line each; for people `limit` lines at most."""
     if output != "table":
         print_json(list(changes))
         return
-    for change in changes:
+    for change in changes[:limit]:
         print(_changed(change))
+    if limit is not None and len(changes) > limit:
+        print(f"and {len(changes) - limit:,} changes more: `--diff A B` shows all")
     if not changes:
         print("nothing changed")
 

@@ -8,6 +8,9 @@ from ductor.cli.moments import print_changes, print_moment
 if TYPE_CHECKING:
     from ductor.replay import Replay
 
+MAX_CHANGES_SHOWN: Final = 200
+"""Changes of one row that `d` shows: more than anybody reads on the way."""
+
 HELP: Final = """\
 n      one row forward (Enter does the same)        p      one row back
 12     go to row 12                                  g / e  the beginning / the end
@@ -32,7 +35,7 @@ def step_through(replay: "Replay", version: int, lines: Iterable[str]) -> None:
         if isinstance(wanted, str):
             print(wanted)
         elif word == "d":
-            print_changes(replay.diff(max(version - 1, 0), version), "table")
+            print_changes(replay.diff(max(version - 1, 0), version), "table", MAX_CHANGES_SHOWN)
         else:
             version = wanted
             print_moment(replay, version)

@@ -180,6 +180,20 @@ def test_walking_through(call: Command, monkeypatch: pytest.MonkeyPatch):
         assert told in out
 
 
+def test_a_row_of_many_events_does_not_flood_the_terminal(call: Command, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("ductor.cli.moments.MAX_EVENTS", 1)
+    monkeypatch.setattr("ductor.cli.stepping.MAX_CHANGES_SHOWN", 2)
+    monkeypatch.setattr("sys.stdin", io.StringIO("d\nq\n"))
+    _, out, _ = call("replay", "done.jsonl", "--step-through", "--at", "2")
+    assert re.search(r"and \d events more", out)
+    walked = re.search(r"and (\d+) changes more: `--diff A B` shows all", out)
+    assert walked is not None
+    whole = call("replay", "done.jsonl", "--diff", "1", "2")[1].splitlines()
+    assert len(whole) == 2 + int(walked[1])
+    assert all(line in out for line in whole[:2])
+    assert whole[2] not in out
+
+
 def test_walking_ends_with_its_input(call: Command, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("n"))
     code, out, _ = call("replay", "done.jsonl", "--step-through")
