@@ -33,9 +33,6 @@ MAX_FAULTS: Final = 20
 SEAMS_SHARE: Final = 0.15
 """So many campaigns have runs that are continued several times a second."""
 
-RESTARTS_SHARE: Final = 0.0
-"""In so many hosts are restarted in order, one after another, and nothing worse happens."""
-
 LIKELY_ACTIONS: Final[tuple[ActionKind, ...]] = (
     *("signal", "event", "event", "vote") * 6,
     *("case", "reply", "pause", "resume", "compact") * 3,
@@ -86,7 +83,7 @@ def plan_of(seed: int, *, restarts: bool = False) -> Plan:
         handler_faults=tuple(sorted(chance.some_of(HANDLER_FAULTS, count))),
     )
     plan = with_seams(plan) if Chance(seed, "has seams").happens(SEAMS_SHARE) else plan
-    return with_restarts(plan) if restarts or Chance(seed, "is restarted").happens(RESTARTS_SHARE) else plan
+    return with_restarts(plan) if restarts else plan
 
 
 def _definitions(seed: int, count: int) -> tuple[JsonObject, ...]:
