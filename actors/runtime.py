@@ -185,10 +185,9 @@ class LoopInbox:
             self._drain()
 
     def _drain(self) -> None:
-        if self.is_closed:  # by somebody else, after a coroutine had handled the last message
-            return
         waiting, actor = self._waiting, self._actor
-        assert actor is not None
+        if actor is None:  # somebody else has stopped it, after a coroutine had handled the last message
+            return
         receive = actor.on_receive
         try:
             for _ in range(MESSAGES_PER_LOOP_STEP):
