@@ -25,6 +25,9 @@ BODY_TYPES: Final = frozenset({"scatter", "subworkflow"})
 STEP_ONLY_KEYS: Final = frozenset({"ref", "type", "next", "do"})
 """Keys that `defaults` can't give."""
 
+FAILING_POLICIES: Final = frozenset({None, "fail", "fail_parent"})
+"""What `on_timeout` may say without a timeout: it is what holds where it says nothing."""
+
 _REF: Final = shape_of_annotation(Ref)
 
 
@@ -188,7 +191,10 @@ class StepsReader:
         holds_body = name in BODY_TYPES
         others = ("ref", "type", "next", "do") if holds_body else ("ref", "type", "next")
         values, sound = shape.read_fields(node, path, self._report, others)
+        policy = values.get("on_timeout")
         values = {**self._defaults.get(name, {}), **values, "ref": key.rpartition("/")[2]}
+        if policy not in FAILING_POLICIES and "timeout_ms" not in values:
+            self._report_idle_policy(node, path)
         complete = shape.report_missing(values, node, path, self._report)
         child = node.value.get("do") if holds_body and isinstance(node.value, dict) else None
         if holds_body:
@@ -196,6 +202,14 @@ class StepsReader:
         if not sound:
             self.unsound.add(key)
         return step_type(**cast("dict[str, Any]", values)) if complete else None
+
+    def _report_idle_policy(self, node: Node, path: str) -> None:
+        """Of `on_timeout` that the step itself has; among `defaults` it is meant for those that have a timeout."""
+        if isinstance(node.value, dict) and "timeout" not in node.value:  # one that can't be read is reported already
+            message = "`on_timeout` has no effect without `timeout`"
+            self._report.add(
+                "on_timeout_without_timeout", message, f"{path}.on_timeout", node.key_position("on_timeout")
+            )
 
     def _do(self, node: Node, child: Node | None, path: str, key: str, name: str, values: dict[str, object]) -> bool:
         """Read `do` of a scatter or a subworkflow: a child step, or an inline body."""

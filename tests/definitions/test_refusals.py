@@ -146,6 +146,8 @@ STEPS = [
     ("window_too_large", "{ref: a, type: digest, key: k, item: 1, window: {duration: 1h, count: »10001}}"),
     ("endless_window", "{ref: a, type: digest, key: k, item: 1, window: »{count: 3}}"),
     ("invalid_wait_for", "{ref: a, type: subworkflow, definition: b, wait_for: »checkpoint}"),
+    ("on_timeout_without_timeout", "{ref: a, type: subworkflow, definition: b, »on_timeout: detach}"),
+    ("on_timeout_without_timeout", "{ref: a, type: wait, signal: s, »on_timeout: skip}"),
     ("async_waits", "{ref: a, type: subworkflow, definition: b, mode: async, timeout: »1m}"),
     ("run_if_on_child", "{ref: a, type: scatter, items_expr: '[1]', do: {type: task, task: t, run_if: »'true'}}"),
     (
