@@ -21,8 +21,8 @@ def search(  # noqa: PLR0913 - each is an option, and all have defaults
     *text: str,
     where: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     status: Annotated[tuple[RunStatus, ...], Parameter(negative="")] = (),
-    continued: Annotated[bool, Parameter(negative="")] = False,
-    definition: str | None = None,
+    continued: Annotated[bool, Parameter(negative="", help="Also runs that others continue.")] = False,
+    definition: Annotated[str | None, Parameter(help="Only runs of this definition.")] = None,
     since: str | None = None,
     until: str | None = None,
     limit: Annotated[int, Parameter(help="How many at most.")] = 50,
@@ -35,22 +35,16 @@ def search(  # noqa: PLR0913 - each is an option, and all have defaults
     Parameters
     ----------
     text
-        Words that must all occur, or begin a word: in the definition's name, the start key, search attributes, the
-        error.
+        Words that must all occur, or begin a word: in the definition's name, the key, search attributes, the error.
     where
         A search attribute and its value, as `customer=c-7`, `amount=12` or `is_paid=true`; may be given several times.
         A text that looks like a number goes in double quotes: `'order="12"'`.
     status
         Only runs with this status; may be given several times.
-    continued
-        Also runs that others continue.
-    definition
-        Only runs of this definition.
     since
-        Only runs that were started from then on: so long ago, as `2h` or `7d`, a day as `2026-01-31` (UTC), or a moment
-        (RFC 3339).
+        Only runs started from then on: so long ago, as `2h`, a day as `2026-01-31` (UTC), or a moment (RFC 3339).
     until
-        Only runs that were started before then, in the same forms.
+        Only runs started before then, in the same forms.
     after
         Where the page before ended, as it says, to continue it.
     """

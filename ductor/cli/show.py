@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from ductor.cli.arguments import ArgumentError
 from ductor.cli.options import DatabaseOptions, OutputOptions, RedisOptions
 
 if TYPE_CHECKING:
@@ -41,25 +42,17 @@ def show(  # noqa: PLR0913 - each is an option, and all but the run have default
     run
         Id of the run.
     children
-        A scatter: show a page of its children instead, with their results and errors.
-    after
-        Index of the last child of the page before.
-    limit
-        Children of the page at most.
-    status
-        Only children of this status.
+        A scatter: show a page of its children instead, with their results and errors; `--after` the index of the last
+        one of the page before, `--limit` of them at most, only those of a `--status`.
     follow
         Where other runs continue this one, show the latest; with `--no-follow` this very one.
     """
     import msgspec
 
-    from ductor.actors.children_of_steps import MAX_CHILDREN_PER_PAGE
-    from ductor.cli.arguments import ArgumentError
     from ductor.cli.output import print_json
     from ductor.cli.session import connected, run_async
 
-    if not 1 <= limit <= MAX_CHILDREN_PER_PAGE:
-        raise ArgumentError("--limit", f"from 1 to {MAX_CHILDREN_PER_PAGE}, found {limit}")
+    _check_page(limit)
     for name, is_given in (("--after", after != -1), ("--limit", limit != CHILDREN_SHOWN), ("--status", status)):
         if is_given and not children:
             raise ArgumentError(name, "it goes together with `--children STEP`")
@@ -87,6 +80,13 @@ def show(  # noqa: PLR0913 - each is an option, and all but the run have default
         return 0
 
     return run_async(work())
+
+
+def _check_page(limit: int) -> None:
+    from ductor.actors.children_of_steps import MAX_CHILDREN_PER_PAGE
+
+    if not 1 <= limit <= MAX_CHILDREN_PER_PAGE:
+        raise ArgumentError("--limit", f"from 1 to {MAX_CHILDREN_PER_PAGE}, found {limit}")
 
 
 async def _reasons(

@@ -44,19 +44,14 @@ def verify_history(
         With a run that others continue, or that continues others, check all runs of its chain; with `--no-follow` the
         very runs that fit.
     """
-    from ductor.cli.arguments import ArgumentError
     from ductor.cli.failures import EXIT_FAILED, EXIT_OK
     from ductor.cli.output import print_json, progress, say
     from ductor.cli.session import run_async
     from ductor.definition_files import read_definitions
-    from ductor.errors import NothingCheckedError
     from ductor.handlers import load_functions
     from ductor.history_verifier import HistoryVerifier
 
-    if runs and selection.is_given:
-        raise ArgumentError(
-            "--definition, --status, --since, --limit", "they choose runs of the database, not of `--runs`"
-        )
+    _check(runs, selection)
     library = load_functions(functions) if functions is not None else None
     verifier = HistoryVerifier(read_definitions(*against) if against else (), functions=library)
     differing: list[HistoryFinding] = []
@@ -80,11 +75,27 @@ def verify_history(
     if output.output == "json":
         print_json({**counts, "differing": differing})
     say(f"{counts['runs']} runs ({counts['rows']} rows) checked, {len(differing)} differ", output.output)
-    if counts["not_covered"]:
-        say(f"{counts['not_covered']} runs are of other definitions, and were not checked", output.output)
-    if not counts["runs"]:
-        raise NothingCheckedError(counts["not_covered"])
+    _tell_of_others(counts["runs"], counts["not_covered"], output)
     return EXIT_FAILED if differing else EXIT_OK
+
+
+def _check(runs: tuple[Path, ...], selection: RunSelection) -> None:
+    from ductor.cli.arguments import ArgumentError
+
+    if runs and selection.is_given:
+        filters = "--definition, --status, --since, --limit"
+        raise ArgumentError(filters, "they choose runs of the database, not of `--runs`")
+
+
+def _tell_of_others(checked: int, not_covered: int, output: OutputOptions) -> None:
+    """Say what was not checked. Raises NothingCheckedError where nothing was."""
+    from ductor.cli.output import say
+    from ductor.errors import NothingCheckedError
+
+    if not_covered:
+        say(f"{not_covered} runs are of other definitions, and were not checked", output.output)
+    if not checked:
+        raise NothingCheckedError(not_covered)
 
 
 async def _recorded(
