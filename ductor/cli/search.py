@@ -37,8 +37,7 @@ def search(  # noqa: PLR0913 - each is an option, and all have defaults
     text
         Words that must all occur, or begin a word: in the definition's name, the key, search attributes, the error.
     where
-        A search attribute and its value, as `customer=c-7`, `amount=12` or `is_paid=true`; may be given several times.
-        A text that looks like a number goes in double quotes: `'order="12"'`.
+        A search attribute and its value, as `customer=c-7`, `amount=12`, or `'order="12"'` for text; several times.
     status
         Only runs with this status; may be given several times.
     since

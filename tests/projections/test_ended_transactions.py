@@ -27,7 +27,7 @@ async def test_one_that_ends_its_transaction_stands_still_alone(
     assert str(found["failed_run_id"]) == journals[0].run_id
     assert len(await rows_of(connection, "ductor_log_1")) == sum(len(journal.rows) for journal in journals)
     versions = await connection.fetch("SELECT run_id::text, version FROM ductor.report_runs")
-    assert dict(versions) == {journal.run_id: len(journal.rows) for journal in journals}
+    assert {row[0]: row[1] for row in versions} == {journal.run_id: len(journal.rows) for journal in journals}
 
 
 async def test_tables_that_end_the_transaction_in_which_they_are_made_stop_one_projection(

@@ -2,6 +2,7 @@
 
 import asyncio
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -96,7 +97,8 @@ def test_noting_a_call_costs_the_same_however_many_there_were():
     log, name, costs = CallLog(VirtualClock()), Name("work"), set()
     for number in range(100):
         Name.looked_up = 0
-        call = log.record(name, None, SimpleNamespace(idempotency_key=f"t-{number}", step="a", attempt=1, run_id="r"))
+        attempt = SimpleNamespace(idempotency_key=f"t-{number}", step="a", attempt=1, run_id="r")
+        call = log.record(name, None, cast("ductor.TaskContext", attempt))
         costs.add(Name.looked_up)
         assert call.number == number + 1
     assert len(costs) == 1
