@@ -274,7 +274,7 @@ class Coordinator(LoopActor):
             self._messages = list(payload.unread)
         if payload.deferred:  # the run is paused: what is in hand becomes rows, which are read when it is resumed
             for result in results:
-                self.engine.store_result(result)
+                self.engine.side_writes.store_result(result)
             results, rows = (), ()
         if was_paused:
             # resumed: what waited meanwhile is read now, and attempts that were lost meanwhile are issued again

@@ -14,13 +14,12 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from ductor.actors.commits import row_of
 from ductor.actors.coordinator import Coordinator
 from ductor.actors.directory import ActorDirectory
 from ductor.actors.engine_options import EngineOptions
 from ductor.actors.errors import HostStoppedError
 from ductor.actors.left_alone import RunsLeftAlone
-from ductor.actors.log_fields import LogFields, attempt_fields, run_fields
+from ductor.actors.log_fields import LogFields, run_fields
 from ductor.actors.long_runs import LongRuns
 from ductor.actors.membership import Observation
 from ductor.actors.messages import Assignment, AttemptResult, MessageArrived, RunBegun, StartRun, TimerDue, Wake
@@ -185,7 +184,7 @@ class Engine:
             if not self._is_closing:
                 self.directory.tell(run_id, result)
         else:
-            self.spawn(self._report_to_owner(result))
+            self.side_writes.report_to_owner(result)
 
     def waiting_for_handler(self, workers: Sequence[WorkerRecord] = ()) -> dict[str, int]:
         """How many attempts wait for each handler that neither this process nor one of these workers has."""
@@ -243,10 +242,6 @@ class Engine:
         if self.remote is not None:
             runs.update(self.remote.awaited_runs())
         return runs
-
-    def store_result(self, result: AttemptResult) -> None:
-        """Keep a result as a row, for a run that can't apply it now; its worker may forget it then."""
-        self.spawn(self._store_result(result))
 
     def sent_with(self, commit: Commit) -> None:
         """What a commit says to others is durable: bring it to whom it concerns."""
@@ -377,7 +372,7 @@ class Engine:
         self.timers.close()
         await self.directory.close(timeout_ms)
         for result in self.pool.unconfirmed():  # a coordinator had it in hand that stopped before it could decide on it
-            self.spawn(self._store_result(result))
+            self.side_writes.store_result(result)
         until_s = self._loop.time() + timeout_ms / 1_000
         while self._background and (left_s := until_s - self._loop.time()) > 0:
             await asyncio.wait(self._background, timeout=left_s)  # what is begun by them is waited for as well
@@ -448,20 +443,3 @@ class Engine:
         if actor.passivate():
             self.timers.arm(actor.run_id, None)
             self._resting.pop(actor.run_id, None)
-
-    async def _report_to_owner(self, result: AttemptResult) -> None:
-        await self._store_result(result)
-        self.wake(result.run_id, reissues=False)
-
-    async def _store_result(self, result: AttemptResult) -> None:
-        payloads = () if result.payload is None else (result.payload,)
-        try:
-            await self.store.append_attempt(row_of(result), payloads)
-        except StoreUnavailableError as error:
-            fields = attempt_fields(result.token)
-            _log.debug(
-                "a result of run %s stays in memory until the database is back: %s", result.run_id, error, extra=fields
-            )
-            self.wake_later(result.run_id)
-            return
-        self.confirm(result)

@@ -1,9 +1,12 @@
-"""What a host writes of runs beside the commits of their ticks: snapshots, and requests to compact."""
+"""What a host writes of runs beside the commits of their ticks: results that no tick can take up now, snapshots, and
+requests to compact."""
 
 import logging
 from typing import TYPE_CHECKING
 
-from ductor.actors.log_fields import run_fields
+from ductor.actors.commits import row_of
+from ductor.actors.log_fields import attempt_fields, run_fields
+from ductor.actors.messages import AttemptResult
 from ductor.journal.errors import OverloadedError, StoreUnavailableError
 from ductor.journal.records import Control, Snapshot
 from ductor.journal.state import RunState
@@ -16,10 +19,19 @@ _log = logging.getLogger(__name__)
 
 
 class SideWrites:
-    """See the module's docstring. Failing to write is only logged: all of it is done again later, or not needed."""
+    """See the module's docstring. Failing to write is only logged: all of it is done again later, or not needed. Until a
+    result is durable, its worker keeps it."""
 
     def __init__(self, store: Store, engine: "Engine") -> None:
         self._store, self._engine = store, engine
+
+    def store_result(self, result: AttemptResult) -> None:
+        """Keep a result as a row, for a run that can't apply it now; its worker may forget it then."""
+        self._engine.spawn(self._store_result(result))
+
+    def report_to_owner(self, result: AttemptResult) -> None:
+        """Keep the result as a row, and tell the owner of the run of it."""
+        self._engine.spawn(self._store_and_tell(result))
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot, beside the work. It is a cache."""
@@ -30,6 +42,23 @@ class SideWrites:
         every = self._engine.options.compact_every_rows
         if every and state.version % every == 0:
             self._engine.spawn(self._ask_for_compaction(state.run_id, state.version))
+
+    async def _store_and_tell(self, result: AttemptResult) -> None:
+        await self._store_result(result)
+        self._engine.wake(result.run_id, reissues=False)
+
+    async def _store_result(self, result: AttemptResult) -> None:
+        payloads = () if result.payload is None else (result.payload,)
+        try:
+            await self._store.append_attempt(row_of(result), payloads)
+        except StoreUnavailableError as error:
+            fields = attempt_fields(result.token)
+            _log.debug(
+                "a result of run %s stays in memory until the database is back: %s", result.run_id, error, extra=fields
+            )
+            self._engine.wake_later(result.run_id)
+            return
+        self._engine.confirm(result)
 
     async def _save_snapshot(self, snapshot: Snapshot) -> None:
         try:

@@ -6,9 +6,9 @@ from collections.abc import Collection, Coroutine, Iterator, Sequence
 import msgspec
 
 from ductor.actors.coordinator import Coordinator
-from ductor.actors.engine import Engine
 from ductor.actors.membership import ANY_TIME_US, Membership, Observation
 from ductor.actors.messages import AttemptResult
+from ductor.actors.side_writes import SideWrites
 from ductor.journal.records import HostRecord
 from scripts.simulation.planted.planting import planted, replaced
 
@@ -58,13 +58,13 @@ def _left_taken_for_dead() -> Iterator[None]:
 
 @planted("a host that stops drops the results that its coordinators have in hand", restarts=True)
 def _results_left_behind() -> Iterator[None]:
-    store_result = Engine._store_result
+    store_result = SideWrites._store_result
 
-    async def careless(self: Engine, result: AttemptResult) -> None:
-        if self._is_closing:
-            self.confirm(result)
+    async def careless(self: SideWrites, result: AttemptResult) -> None:
+        if self._engine._is_closing:
+            self._engine.confirm(result)
         else:
             await store_result(self, result)
 
-    with replaced(Engine, "_store_result", careless):
+    with replaced(SideWrites, "_store_result", careless):
         yield
