@@ -19,8 +19,8 @@ _log = logging.getLogger(__name__)
 
 
 class SideWrites:
-    """See the module's docstring. Failing to write is only logged: all of it is done again later, or not needed. Until a
-    result is durable, its worker keeps it."""
+    """See the module's docstring. Failing to write is only logged: all of it is done again later, or not needed. Until
+    a result is durable, its worker keeps it."""
 
     def __init__(self, store: Store, engine: "Engine") -> None:
         self._store, self._engine = store, engine
