@@ -1,5 +1,6 @@
 """`ductor replay`."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -197,13 +198,17 @@ def _call(replay: "Replay", step: str, calling: Calling, output: OutputOptions) 
     registry = TaskRegistry(load_tasks(calling.tasks))
     task = registry.get(assignment.task)
     watched = calling.pdb and task is not None
-    found = run_async(  # the debugger traces this thread, and with it the loop that runs here
-        call_again(
-            assignment,
-            recorded,
-            registry,
-            caller=debugged(task) if watched and task is not None else None,
-            on_error=examined if watched else None,
+    try:
+        found = run_async(  # the debugger traces this thread, and with it the loop that runs here
+            call_again(
+                assignment,
+                recorded,
+                registry,
+                caller=debugged(task) if watched and task is not None else None,
+                on_error=examined if watched else None,
+            )
         )
-    )
+    finally:
+        if watched:
+            sys.settrace(None)  # else it would stop whatever calls the handler next, and slow all else down
     return print_handler_replay(found, output.output)

@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -319,6 +320,7 @@ def test_a_handler_is_called_under_the_debugger(call: Command, monkeypatch: pyte
         _, out, _ = call("replay", "done.jsonl", "--step", step, "--call", "--tasks", "replayed_handlers", "--pdb")
         assert f"{step}()" in out
         assert all(f"(Pdb) {value}\n" in out for value in told)
+        assert sys.gettrace() is None
 
 
 def test_what_there_is_not_to_call(call: Command):
