@@ -10,7 +10,7 @@ from scripts.simulation.repetitions import DISTURBING
 
 SEEDS = range(3)
 PLANNED = range(60)
-PLANTED_HERE = ("untold_issued_again", "results_left_behind")
+PLANTED_HERE = ("results_left_behind",)
 
 
 @pytest.mark.timeout(300)

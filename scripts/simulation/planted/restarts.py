@@ -1,12 +1,10 @@
 # ruff: noqa: SLF001 - a planted bug reaches inside
 """Bugs planted into what hosts do when others come and go in order: each has attempts carried out twice."""
 
-from collections.abc import Collection, Coroutine, Iterator, Sequence
-
-import msgspec
+from collections.abc import Coroutine, Iterator, Sequence
 
 from ductor.actors.coordinator import Coordinator
-from ductor.actors.membership import ANY_TIME_US, Membership, Observation
+from ductor.actors.membership import ANY_TIME_US, Membership
 from ductor.actors.messages import AttemptResult
 from ductor.actors.side_writes import SideWrites
 from ductor.journal.records import HostRecord
@@ -40,19 +38,6 @@ def _issued_again_by_anything() -> Iterator[None]:
         return on_receive(self, message)
 
     with replaced(Coordinator, "on_receive", anxious):
-        yield
-
-
-@planted("who has left in order is taken over from as if it had died", restarts=True)
-def _left_taken_for_dead() -> Iterator[None]:
-    observe = Membership.observe
-
-    def gloomy(self: Membership, rows: Sequence[HostRecord], known_dead: Collection[str] = ()) -> Observation:
-        seen = observe(self, rows, known_dead)
-        taken_over = seen.partitions.inherited_from(seen.gone, seen.partitions.hosts)
-        return msgspec.structs.replace(seen, dead=seen.gone, taken_over=taken_over, unsettled=frozenset())
-
-    with replaced(Membership, "observe", gloomy):
         yield
 
 
