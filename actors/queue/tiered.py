@@ -30,6 +30,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from ductor.actors.queue.asking import acknowledgement, release_call, withdrawal
 from ductor.actors.queue.bringing import BRINGING_MS, bring
 from ductor.actors.queue.distributed import (
     MAX_ITEMS_PER_CALL,
@@ -203,7 +204,7 @@ class TieredQueue:
         return answers
 
     async def acknowledge(self, leases: Sequence[Lease]) -> list[bool]:
-        answers = await self._by_tier(leases, _acknowledge, False)
+        answers = await self._by_tier(leases, acknowledgement, False)
         if self._away_since_s is not None:
             self._removals.add((lease.item.queue, lease.item.token) for lease in leases)
         await self._remove_twins(leases)
@@ -211,10 +212,10 @@ class TieredQueue:
 
     async def release(self, leases: Sequence[Lease]) -> list[bool]:
         """As of a tier. What one that is away holds is returned by the one that has adopted it."""
-        answers = await self._by_tier(leases, _release, False)
+        answers = await self._by_tier(leases, release_call, False)
         for lease, is_returned in zip(leases, answers, strict=True):
             for held in self._holdings.take([lease]):
-                await self._by_tier(list(held.copies.values()), _acknowledge if is_returned else _release, False)
+                await self._by_tier(list(held.copies.values()), acknowledgement if is_returned else release_call, False)
         return answers
 
     async def withdraw(self, queue: str, tokens: Sequence[str]) -> Mapping[str, TokenState]:
@@ -383,7 +384,7 @@ class TieredQueue:
             if is_of_first and (queue in self._twin_queues or not copied.isdisjoint(tokens)):
                 await self._second.withdraw(queue, tokens)
             elif not is_of_first and self._away_since_s is None:
-                await self._ask_first(_withdrawal(queue, tokens))
+                await self._ask_first(withdrawal(queue, tokens))
 
     def _lose_first(self, reason: str) -> None:
         if self._away_since_s is None:
@@ -445,15 +446,3 @@ class TieredQueue:
 
 def _spoken(tier: str) -> str:
     return {"redis": "Redis", "postgres": "PostgreSQL"}.get(tier, tier)
-
-
-def _withdrawal(queue: str, tokens: Sequence[str]) -> Callable[[DistributedQueue], Awaitable[Mapping[str, TokenState]]]:
-    return lambda tier: tier.withdraw(queue, tokens)
-
-
-def _acknowledge(tier: DistributedQueue, leases: Sequence[Lease]) -> Awaitable[list[bool]]:
-    return tier.acknowledge(leases)
-
-
-def _release(tier: DistributedQueue, leases: Sequence[Lease]) -> Awaitable[list[bool]]:
-    return tier.release(leases)

@@ -12,7 +12,7 @@ from ductor.cli.options import DatabaseOptions, LogOptions, OutputOptions, Redis
 from ductor.journal.partitions import PARTITIONS
 
 if TYPE_CHECKING:
-    from ductor.actors.host import HostHealth
+    from ductor.actors.host import HostHealth, HostOptions
 
 
 @Parameter(name="*")
@@ -50,6 +50,16 @@ class ServingOptions:
         Parameter(name="--log-runs", help="Log the start and end of every run, and attempts that fail.", negative=""),
     ] = False
 
+    def host_options(self, drain_ms: int) -> "HostOptions":
+        """The same for the engine. Raises InvalidSettingError for a file of policies that is not valid."""
+        from ductor.actors.engine_options import EngineOptions
+        from ductor.actors.host import HostOptions
+        from ductor.actors.queue.policies import QueuePolicies
+        from ductor.queue_policies import read_queue_policies
+
+        policies = QueuePolicies() if self.queue_policies is None else read_queue_policies(self.queue_policies)
+        return HostOptions(drain_ms=drain_ms, engine=EngineOptions(remote_queues=self.leave), policies=policies)
+
 
 def host(  # noqa: PLR0913 - groups of options, all of which have defaults
     *,
@@ -76,25 +86,19 @@ def host(  # noqa: PLR0913 - groups of options, all of which have defaults
     """
     from functools import partial
 
-    from ductor.actors.engine_options import EngineOptions
-    from ductor.actors.host import HostOptions
     from ductor.actors.observing import Observer
-    from ductor.actors.queue.policies import QueuePolicies
     from ductor.cli.arguments import duration_argument
     from ductor.cli.serving import serve
     from ductor.handlers import load_tasks
     from ductor.host import Host
     from ductor.observability.logs import RunLog, configure_logs
     from ductor.processes import MAX_PROCESSES, ProcessGroup
-    from ductor.queue_policies import read_queue_policies
 
     if not 1 <= serving.processes <= MAX_PROCESSES:
         raise ArgumentError("--processes", f"from 1 to {MAX_PROCESSES}, found {serving.processes}")
     drain_ms, interval_ms = duration_argument(serving.drain, "--drain"), duration_argument(health, "--health")
     assert drain_ms is not None
     assert interval_ms is not None
-    policies = QueuePolicies() if serving.queue_policies is None else read_queue_policies(serving.queue_policies)
-    options = HostOptions(drain_ms=drain_ms, engine=EngineOptions(remote_queues=serving.leave), policies=policies)
     formatter = configure_logs(log.log_format)
     metrics, tracing = monitoring.host_metrics(), monitoring.tracing()
     observers: list[Observer] = [one for one in (metrics, tracing) if one is not None]
@@ -105,7 +109,7 @@ def host(  # noqa: PLR0913 - groups of options, all of which have defaults
         definitions=definitions if definitions is not None else (),
         database=database.address,
         tenant=database.tenant,
-        options=options,
+        options=serving.host_options(drain_ms),
         redis=redis.settings,
         observers=observers,
     )
