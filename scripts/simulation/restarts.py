@@ -76,9 +76,12 @@ def _starts(chance: Chance, plan: Plan, hosts: HostLimits, until_ms: int) -> lis
 
 def _restarts(chance: Chance, hosts: HostLimits, until_ms: int) -> Iterator[Fault]:
     gap_ms, at_ms, number = chance.one_of(GAPS_MS), chance.whole(0, 1_500), 0
-    while at_ms < until_ms:
+    while at_ms < until_ms or number < hosts.count:
         yield Fault(
-            kind="restart", at_ms=at_ms, for_ms=chance.one_of((0, 0, 200, 2_000)), host=number % hosts.count + 1
+            kind="restart",
+            at_ms=min(at_ms, until_ms),
+            for_ms=chance.one_of((0, 0, 200, 2_000)),
+            host=number % hosts.count + 1,
         )
         number += 1
         at_ms += chance.whole(100, 100 + gap_ms) + (chance.whole(500, 5_000) if number % hosts.count == 0 else 0)

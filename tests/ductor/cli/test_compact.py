@@ -26,11 +26,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def taken_up(call: Call, run_id: str, request_id: str) -> str:
-    """What became of a request, once something has."""
+    """What became of a request or a message, once something has."""
     until = time.monotonic() + RECEIPT_TIMEOUT_S
     while time.monotonic() < until:
         text = call("receipt", run_id, request_id).stdout
-        if "applied" in text or "refused" in text:
+        if "waiting to be taken up" not in text:
             return text
     raise AssertionError(f"nothing became of {request_id}")
 
@@ -40,6 +40,7 @@ def test_a_run_is_compacted_goes_on_and_is_proved(call: Call, host: Callable[...
     host("--definitions", ".").health()
     run_id = call("start", "listening").stdout.strip()
     assert call("signal", run_id, "word", "--request-id", "a").returncode == 0
+    assert "consumed" in taken_up(call, run_id, "a")
     asked = call("compact", run_id, "--by", "ann", "--reason", "long", "--request-id", "c-1")
     assert (asked.returncode, asked.stdout) == (0, "compact accepted (request c-1)\n")
     assert call("compact", run_id, "--request-id", "c-1").returncode == 5
