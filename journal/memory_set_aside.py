@@ -1,9 +1,11 @@
 """Runs that were set aside, in the memory store."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from uuid import UUID
 
 from ductor.journal.clock import Clock
+from ductor.journal.ids import run_of_token
 from ductor.journal.memory_base import MemoryBase
 from ductor.journal.partitions import Partitions, partition_of
 from ductor.journal.set_aside_store import MAX_REASON_LENGTH, IdleRun, SetAsideRun
@@ -16,6 +18,7 @@ class MemorySetAside(MemoryBase):
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self._set_aside: dict[str, SetAsideRun] = {}
+        self._losses: dict[str, dict[str, tuple[int, UUID]]] = {}
         self._recoverable: SortedItems[str] = SortedItems()
 
     async def set_run_aside(self, run_id: str, reason: str, host_id: str) -> bool:
@@ -35,9 +38,22 @@ class MemorySetAside(MemoryBase):
         return True
 
     async def release_run(self, run_id: str) -> bool:
-        """Remove the mark. False if there was none."""
+        """Remove the mark, and forget how often attempts of the run were lost. False if there was no mark."""
         self._check_open()
+        self._losses.pop(run_id, None)
         return self._set_aside.pop(run_id, None) is not None
+
+    async def count_losses(self, tokens: Sequence[str], count_id: UUID) -> Mapping[str, int]:
+        """Attempts were lost with hosts that had them: how often by now, by token, this time included, since their runs
+        were released last. Asked again with the same id, as when the answer was lost, it counts nothing more."""
+        self._check_open()
+        counted: dict[str, int] = {}
+        for token in dict.fromkeys(tokens):
+            of_run = self._losses.setdefault(run_of_token(token), {})
+            losses, counted_by = of_run.get(token, (0, None))
+            counted[token] = losses if counted_by == count_id else losses + 1
+            of_run[token] = (counted[token], count_id)
+        return counted
 
     async def run_set_aside(self, run_id: str) -> SetAsideRun | None:
         """The mark of a run."""
