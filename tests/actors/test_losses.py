@@ -1,0 +1,361 @@
+"""Attempts that were lost with hosts: counted before they are issued again, and set aside when that was too often."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from ductor.actors import losses as module
+from ductor.actors.client import Client
+from ductor.actors.engine_options import EngineOptions
+from ductor.actors.errors import AttemptLostError, InvalidSettingError
+from ductor.actors.host import HostOptions
+from ductor.actors.losses import RETRY_FIRST_S, RETRY_MAX_S, LostAttempts
+from ductor.actors.messages import Assignment
+from ductor.actors.tasks import Task
+from ductor.journal.errors import StoreUnavailableError
+from ductor.journal.memory import MemoryStore
+from ductor.journal.store import Store
+from ductor.testing import RepeatableIds, virtual_time
+from tests.actors.hosting import ONE, Bench, Hosts, WrappedStore
+from tests.actors.pools import assignment, loop_clock
+
+MAX_LOSSES = 2
+CALL_S = 1.0
+
+
+def attempt(number: int, run_id: str = "run") -> Assignment:
+    return assignment("work", run_id=run_id, number=number, is_redelivery=True, token=f"{run_id}/work/{number}")
+
+
+class SlowStore(WrappedStore):
+    """Counts within a second; `failures` are raised first, each after what it says has been counted or not."""
+
+    def __init__(self, said: list[str]) -> None:
+        super().__init__(MemoryStore(loop_clock()))
+        self.said = said
+        self.failures: list[tuple[Exception, bool]] = []
+
+    async def count_losses(self, tokens: Sequence[str], count_id: UUID) -> Mapping[str, int]:
+        self.said.append(f"count {len(tokens)}")
+        await asyncio.sleep(CALL_S)
+        if self.failures:
+            error, is_counted = self.failures.pop(0)
+            if is_counted:
+                await self.inner.count_losses(tokens, count_id)
+            raise error
+        return await self.inner.count_losses(tokens, count_id)
+
+
+class Owner:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.slow = SlowStore(self.said)
+        self.store = cast("Store", self.slow)
+        self.ids = RepeatableIds(loop_clock())
+        self.errors: list[AttemptLostError] = []
+
+    def issue(self, assignment: Assignment) -> None:
+        self.said.append(f"issue {assignment.token}")
+
+    def cancel(self, token: str) -> None:
+        self.said.append(f"cancel {token}")
+
+    def set_aside(self, run_id: str, error: Exception) -> None:
+        self.said.append(f"set aside {run_id}")
+        assert isinstance(error, AttemptLostError)
+        self.errors.append(error)
+
+    def wake_later(self, run_id: str) -> None:
+        self.said.append(f"wake {run_id} later")
+
+
+async def opened() -> tuple[Owner, LostAttempts]:
+    owner = Owner()
+    await owner.slow.inner.open()
+    return owner, LostAttempts(owner, MAX_LOSSES)
+
+
+@virtual_time
+async def test_an_attempt_is_counted_before_it_is_issued_and_issued_as_often_as_the_limit_says():
+    owner, lost = await opened()
+    for _ in range(MAX_LOSSES):
+        owner.said.clear()
+        lost.add(attempt(1))
+        assert owner.said == []
+        await asyncio.sleep(CALL_S / 2)
+        assert owner.said == ["count 1"]
+        assert list(lost.tokens) == ["run/work/1"]
+        await asyncio.sleep(CALL_S)
+        assert owner.said == ["count 1", "issue run/work/1"]
+        assert not lost.tokens
+    owner.said.clear()
+    lost.add(attempt(1))
+    lost.add(attempt(2))
+    await asyncio.sleep(2 * CALL_S)
+    assert owner.said == ["count 2", "issue run/work/2", "set aside run"]
+    (error,) = owner.errors
+    assert (error.run_id, error.step, error.task, error.token) == ("run", "work", "work", "run/work/1")
+    assert error.losses == MAX_LOSSES + 1
+    for told in ("3 times", "step work", "`ductor release run`", "`ductor cancel run`"):
+        assert told in str(error)
+
+
+@virtual_time
+async def test_a_run_that_has_lost_several_attempts_is_set_aside_once():
+    owner, lost = await opened()
+    for _ in range(MAX_LOSSES + 1):
+        for number in range(3):
+            lost.add(attempt(number))
+        await asyncio.sleep(2 * CALL_S)
+    assert owner.said.count("set aside run") == 1
+    assert len(owner.errors) == 1
+
+
+@virtual_time
+async def test_all_that_waits_goes_with_one_statement_up_to_its_bound(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "TOKENS_PER_COUNT", 3)
+    owner, lost = await opened()
+    lost.add(attempt(0))
+    await asyncio.sleep(CALL_S / 2)
+    for number in range(1, 6):
+        lost.add(attempt(number))
+    await asyncio.sleep(4 * CALL_S)
+    assert [said for said in owner.said if said.startswith("count")] == ["count 1", "count 3", "count 2"]
+    assert sorted(said for said in owner.said if said.startswith("issue")) == [
+        f"issue run/work/{number}" for number in range(6)
+    ]
+
+
+@virtual_time
+async def test_beyond_the_bound_runs_are_looked_at_later(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "MAX_WAITING", 2)
+    owner, lost = await opened()
+    for number in range(3):
+        lost.add(attempt(number, run_id=f"run-{number}"))
+    assert owner.said == ["wake run-2 later"]
+    assert len(lost.tokens) == 2
+    await lost.close()
+
+
+@virtual_time
+async def test_an_attempt_that_waits_is_not_counted_again():
+    owner, lost = await opened()
+    for _ in range(3):
+        lost.add(attempt(1))
+        await asyncio.sleep(CALL_S / 4)
+    await asyncio.sleep(2 * CALL_S)
+    assert owner.said == ["count 1", "issue run/work/1"]
+
+
+@virtual_time
+async def test_what_is_cancelled_meanwhile_is_told_so_when_it_is_issued_however_often_it_was_lost():
+    owner, lost = await opened()
+    for _ in range(MAX_LOSSES + 1):
+        owner.said.clear()
+        lost.add(attempt(1))
+        await asyncio.sleep(CALL_S / 2)
+        lost.cancel("run/work/1")
+        await asyncio.sleep(CALL_S)
+        assert owner.said == ["count 1", "issue run/work/1", "cancel run/work/1"]
+
+
+@virtual_time
+async def test_what_has_a_result_meanwhile_is_not_issued():
+    owner, lost = await opened()
+    lost.add(attempt(1))
+    lost.add(attempt(2))
+    await asyncio.sleep(CALL_S / 2)
+    lost.forget("run/work/1")
+    await asyncio.sleep(CALL_S)
+    assert owner.said == ["count 2", "issue run/work/2"]
+
+
+@virtual_time
+async def test_while_the_database_is_away_it_is_asked_with_growing_pauses_and_counts_once():
+    owner, lost = await opened()
+    failures = 9
+    owner.slow.failures = [(StoreUnavailableError("it is away"), True)] * (failures - 1) + [(ValueError("?"), False)]
+    began_s = asyncio.get_running_loop().time()
+    lost.add(attempt(1))
+    assert lost._counting is not None
+    await lost._counting
+    took_s = asyncio.get_running_loop().time() - began_s
+    pauses_s = sum(min(RETRY_FIRST_S * 2**number, RETRY_MAX_S) for number in range(failures))
+    assert took_s == pytest.approx(pauses_s + (failures + 1) * CALL_S, abs=0.02)
+    assert owner.said == ["count 1"] * (failures + 1) + ["issue run/work/1"]
+    assert await owner.slow.inner.count_losses(["run/work/1"], UUID(int=0)) == {"run/work/1": 2}
+
+
+@virtual_time
+async def test_what_comes_when_the_last_count_is_through_does_not_wait_for_another():
+    owner, lost = await opened()
+    lost.add(attempt(1))
+    counting = lost._counting
+    assert counting is not None
+    counting.add_done_callback(lambda _: lost.add(attempt(2)))  # the task is done, and nothing else has been told so
+    await asyncio.sleep(3 * CALL_S)
+    assert owner.said == ["count 1", "issue run/work/1", "count 1", "issue run/work/2"]
+
+
+@virtual_time
+async def test_a_host_that_closes_issues_nothing_and_knows_that_something_is_left():
+    owner, lost = await opened()
+    lost.add(attempt(1))
+    await asyncio.sleep(CALL_S / 2)
+    await lost.close()
+    lost.add(attempt(2))
+    await asyncio.sleep(2 * CALL_S)
+    assert owner.said == ["count 1"]
+    assert lost.has_left_attempts
+    assert not lost.tokens
+
+
+@virtual_time
+async def test_a_host_that_closes_with_nothing_to_count_has_left_nothing():
+    _, lost = await opened()
+    lost.add(attempt(1))
+    await asyncio.sleep(2 * CALL_S)
+    await lost.close()
+    assert not lost.has_left_attempts
+
+
+@pytest.mark.parametrize("max_losses", [0, -1])
+def test_an_attempt_may_be_lost_once_at_least(max_losses: int):
+    with pytest.raises(InvalidSettingError, match="max_losses is"):
+        EngineOptions(max_losses=max_losses)
+    assert EngineOptions(max_losses=1).max_losses == 1
+
+
+# --- on hosts ---------------------------------------------------------------------------------------------------------
+
+FEW = HostOptions(drain_ms=0, engine=EngineOptions(max_losses=MAX_LOSSES))
+SETTLE_S = 5.0
+
+
+def never_ending(bench: Bench) -> Task[..., Any]:
+    """A handler that hosts have when they stop."""
+    return bench.handler(lambda _n: asyncio.Event().wait())
+
+
+async def lose(bench: Bench) -> str:
+    """A run whose attempt has been lost as often as it may be, less the host that finds it now; its id."""
+    async with bench.host(ONE, never_ending(bench), options=FEW) as host:
+        run_id = (await host.start("subject")).run_id
+        await asyncio.sleep(SETTLE_S)
+    await lose_again(bench)
+    return run_id
+
+
+async def lose_again(bench: Bench) -> None:
+    """One host after the other takes the run over and loses its attempt; as many as may."""
+    for _ in range(MAX_LOSSES):
+        calls = len(bench.calls)
+        async with bench.host(ONE, never_ending(bench), options=FEW) as host:
+            await asyncio.sleep(SETTLE_S)
+            assert len(bench.calls) == calls + 1
+            assert (await host.health()).set_aside == {}
+
+
+@virtual_time
+async def test_a_run_whose_attempt_hosts_lose_again_and_again_is_set_aside_and_goes_on_when_it_is_released():
+    bench = Bench()
+    run_id = await lose(bench)
+    async with bench.host(ONE, bench.handler(), options=FEW) as host:
+        await asyncio.sleep(SETTLE_S)
+        assert list((await host.health()).set_aside) == [run_id]
+        (mark,) = await host.runs_set_aside()
+        assert f"was lost {MAX_LOSSES + 1} times" in mark.reason
+        assert "set_aside" in [reason.kind for reason in (await host.explain(run_id)).run]
+        await asyncio.sleep(600)
+        assert len(bench.calls) == MAX_LOSSES + 1
+        assert await host.release(run_id)
+        assert (await host.outcome(run_id, timeout_ms=60_000)).status == "completed"
+        assert (await host.health()).set_aside == {}
+        assert len(bench.calls) == MAX_LOSSES + 2
+
+
+@virtual_time
+async def test_losses_are_counted_anew_when_a_run_was_released():
+    bench = Bench()
+    run_id = await lose(bench)
+    async with bench.host(ONE, bench.handler(), options=FEW):
+        await asyncio.sleep(SETTLE_S)
+    client = Client(bench.store, clock=bench.clock, ids=bench.ids)
+    assert await client.release(run_id)
+    await lose_again(bench)
+    async with bench.host(ONE, bench.handler(), options=FEW) as host:
+        await asyncio.sleep(SETTLE_S)
+        assert list((await host.health()).set_aside) == [run_id]
+
+
+@virtual_time
+async def test_a_run_that_is_cancelled_and_then_released_ends_without_another_call():
+    bench = Bench()
+    run_id = await lose(bench)
+    async with bench.host(ONE, bench.handler(), options=FEW) as host:
+        await asyncio.sleep(SETTLE_S)
+        await host.request(run_id, "cancel", by="somebody")
+        await asyncio.sleep(60)
+        assert (await host.view(run_id)).status == "running"
+        assert await host.release(run_id)
+        assert (await host.outcome(run_id, timeout_ms=60_000)).status == "cancelled"
+        assert len(bench.calls) == MAX_LOSSES + 1
+
+
+@virtual_time
+async def test_an_attempt_that_no_handler_is_called_for_is_not_lost_by_restarts():
+    bench = Bench()
+    other = Task("another", bench.handler().handler)
+    async with bench.host(ONE, other, options=FEW) as host:
+        run_id = (await host.start("subject")).run_id
+        await asyncio.sleep(SETTLE_S)
+    for _ in range(2 * MAX_LOSSES):
+        async with bench.host(ONE, other, options=FEW):
+            await asyncio.sleep(SETTLE_S)
+    async with bench.host(ONE, bench.handler(), options=FEW) as host:
+        assert (await host.outcome(run_id, timeout_ms=60_000)).status == "completed"
+
+
+@virtual_time
+async def test_an_attempt_that_waits_for_a_worker_is_not_lost_by_restarts_of_hosts():
+    hosts = Hosts()
+    handler = hosts.handler()
+    remote = HostOptions(drain_ms=0, engine=EngineOptions(max_losses=MAX_LOSSES, remote_queues=("default",)))
+    async with hosts.one(ONE, handler, options=remote) as host:
+        run_id = (await host.start("subject")).run_id
+        await asyncio.sleep(SETTLE_S)
+    for _ in range(2 * MAX_LOSSES):
+        async with hosts.one(ONE, handler, options=remote) as host:
+            await asyncio.sleep(SETTLE_S)
+            assert (await host.health()).set_aside == {}
+    async with hosts.one(ONE, handler, options=FEW) as host:
+        assert (await host.outcome(run_id, timeout_ms=60_000)).status == "completed"
+
+
+@virtual_time
+async def test_a_full_pool_and_failing_coordinators_lose_nothing():
+    """What is offered again by the host that has it, or that nobody took, was with no host that died."""
+    bench, is_over = Bench(), asyncio.Event()
+    counted: list[Sequence[str]] = []
+
+    class Counting(WrappedStore):
+        async def count_losses(self, tokens: Sequence[str], count_id: UUID) -> Mapping[str, int]:
+            counted.append(tokens)
+            return await bench.store.count_losses(tokens, count_id)
+
+    store = cast("Store", Counting(bench.store))
+    async with bench.host(ONE, bench.handler(lambda _n: is_over.wait()), store=store, options=FEW) as host:
+        offer, refusals = host.engine.pool.offer, iter(range(5))
+        host.engine.pool.offer = lambda one: next(refusals, None) is None and offer(one)  # type: ignore[method-assign]
+        run_id = (await host.start("subject")).run_id
+        await asyncio.sleep(60)
+        host.engine.wake(run_id)
+        await asyncio.sleep(60)
+        is_over.set()
+        assert (await host.outcome(run_id, timeout_ms=60_000)).status == "completed"
+    assert (counted, len(bench.calls)) == ([], 1)
