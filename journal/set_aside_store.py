@@ -53,6 +53,11 @@ class SetAsideStore(Protocol):
         """Remove the mark, and forget how often attempts of the run were lost. False if there was no mark."""
         ...
 
+    async def attempt_losses(self, tokens: Sequence[str]) -> Mapping[str, int]:
+        """How often attempts were lost by now, by token, without those that never were: least often first, and of those
+        lost as often the one first that was counted last."""
+        ...
+
     async def count_losses(self, tokens: Sequence[str], count_id: UUID) -> Mapping[str, int]:
         """Attempts were lost with hosts that had them: how often by now, by token, this time included, since their runs
         were released last. Asked again with the same id, as when the answer was lost, it counts nothing more."""

@@ -27,6 +27,12 @@ class SetAside:
         """Remove the mark, and forget how often attempts of the run were lost. False if there was no mark."""
         return is_run_id(run_id) and await self._database.fetch_row("release_run", run_id=run_id) is not None
 
+    async def attempt_losses(self, tokens: Sequence[str]) -> Mapping[str, int]:
+        """How often attempts were lost by now, by token, without those that never were: least often first, and of those
+        lost as often the one first that was counted last."""
+        rows = await self._database.fetch("attempt_losses", tokens=list(tokens))
+        return {row["token"]: row["losses"] for row in rows}
+
     async def count_losses(self, tokens: Sequence[str], count_id: UUID) -> Mapping[str, int]:
         """Attempts were lost with hosts that had them: how often by now, by token, this time included, since their runs
         were released last. Asked again with the same id, as when the answer was lost, it counts nothing more."""

@@ -23,6 +23,11 @@ FROM ductor.eec_run_set_aside s JOIN ductor.eec_workflow_run r ON r.run_id = s.r
 WHERE s.run_id > :after_run_id::uuid AND (:tenant::text IS NULL OR s.tenant = :tenant::text)
 ORDER BY s.run_id LIMIT :limit::integer
 
+-- name: attempt_losses
+SELECT l.token, l.losses FROM unnest(:tokens::text[]) AS asked (token)
+JOIN ductor.eec_attempt_loss l ON l.run_id = split_part(asked.token, '/', 1)::uuid AND l.token = asked.token
+ORDER BY l.losses, l.last_at_us DESC
+
 -- name: count_losses
 -- In order of the key, so that two hosts that count the same attempts wait for each other and do not lock each other up.
 INSERT INTO ductor.eec_attempt_loss AS l (run_id, token, losses, count_id, last_at_us)

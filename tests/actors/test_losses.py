@@ -12,7 +12,7 @@ from ductor.actors.client import Client
 from ductor.actors.engine_options import EngineOptions
 from ductor.actors.errors import AttemptLostError, InvalidSettingError
 from ductor.actors.host import HostOptions
-from ductor.actors.losses import RETRY_FIRST_S, RETRY_MAX_S, LostAttempts
+from ductor.actors.losses import RETRY_FIRST_S, RETRY_MAX_S, TRIAL_S, LostAttempts
 from ductor.actors.messages import Assignment
 from ductor.actors.tasks import Task
 from ductor.journal.errors import StoreUnavailableError
@@ -31,16 +31,19 @@ def attempt(number: int, run_id: str = "run") -> Assignment:
 
 
 class SlowStore(WrappedStore):
-    """Counts within a second; `failures` are raised first, each after what it says has been counted or not."""
+    """Counts within a second, unless told otherwise. Raises `failures` first, each after it has counted, or has not."""
 
     def __init__(self, said: list[str]) -> None:
         super().__init__(MemoryStore(loop_clock()))
-        self.said = said
+        self.said, self.call_s = said, CALL_S
         self.failures: list[tuple[Exception, bool]] = []
+
+    async def attempt_losses(self, tokens: Sequence[str]) -> Mapping[str, int]:
+        return await self.inner.attempt_losses(tokens)
 
     async def count_losses(self, tokens: Sequence[str], count_id: UUID) -> Mapping[str, int]:
         self.said.append(f"count {len(tokens)}")
-        await asyncio.sleep(CALL_S)
+        await asyncio.sleep(self.call_s)
         if self.failures:
             error, is_counted = self.failures.pop(0)
             if is_counted:
@@ -74,10 +77,10 @@ class Owner:
         self.said.append(f"wake {run_id} later")
 
 
-async def opened() -> tuple[Owner, LostAttempts]:
+async def opened(max_losses: int = MAX_LOSSES) -> tuple[Owner, LostAttempts]:
     owner = Owner()
     await owner.slow.inner.open()
-    return owner, LostAttempts(owner, MAX_LOSSES)
+    return owner, LostAttempts(owner, max_losses)
 
 
 @virtual_time
@@ -96,8 +99,8 @@ async def test_an_attempt_is_counted_before_it_is_issued_and_issued_as_often_as_
     owner.said.clear()
     lost.add(attempt(1))
     lost.add(attempt(2))
-    await asyncio.sleep(2 * CALL_S)
-    assert owner.said == ["count 2", "issue run/work/2", "set aside run"]
+    await asyncio.sleep(3 * CALL_S)
+    assert owner.said == ["count 1", "issue run/work/2", "count 1", "set aside run"]
     (error,) = owner.errors
     assert (error.run_id, error.step, error.task, error.token) == ("run", "work", "work", "run/work/1")
     assert error.losses == MAX_LOSSES + 1
@@ -222,6 +225,99 @@ async def test_a_host_that_closes_with_nothing_to_count_has_left_nothing():
     await asyncio.sleep(2 * CALL_S)
     await lost.close()
     assert not lost.has_left_attempts
+
+
+@virtual_time
+async def test_suspects_are_tried_in_groups_those_lost_less_often_first_and_the_next_ones_after_a_trial():
+    owner, lost = await opened(max_losses=100)
+    owner.slow.call_s = 0.0
+    for count, numbers in ((1, range(120)), (2, range(15)), (3, range(2))):
+        for number in numbers:
+            for _ in range(count):
+                await owner.slow.inner.count_losses([f"run-{count}/work/{number}"], owner.ids.commit_id())
+            lost.add(attempt(number, run_id=f"run-{count}"))
+    lost.add(attempt(0, run_id="new"))
+    issued: list[list[str]] = []
+    while lost.tokens:
+        owner.said.clear()
+        await asyncio.sleep(TRIAL_S if issued else TRIAL_S / 2)
+        issued.append([said.split("/")[0] for said in owner.said if said.startswith("issue")])
+    assert issued[0] == ["issue new"] + ["issue run-1"] * 100
+    assert issued[1:] == [
+        ["issue run-1"] * 20,
+        ["issue run-2"] * 10,
+        ["issue run-2"] * 5,
+        ["issue run-3"],
+        ["issue run-3"],
+    ]
+
+
+@virtual_time
+async def test_a_trial_is_over_when_there_are_results():
+    owner, lost = await opened(max_losses=100)
+    owner.slow.call_s = 0.0
+    tokens = [f"run/work/{number}" for number in range(20)]
+    for _ in range(3):
+        await owner.slow.inner.count_losses(tokens, owner.ids.commit_id())
+    loop, issue = asyncio.get_running_loop(), owner.issue
+
+    def finishing(assignment: Assignment) -> None:
+        issue(assignment)
+        loop.call_later(0.001, lost.forget, assignment.token)
+
+    owner.issue = finishing  # type: ignore[method-assign]
+    for number in range(20):
+        lost.add(attempt(number))
+    await asyncio.sleep(0.1)
+    assert not lost.tokens
+    assert len(owner.said) == 2 * len(tokens)
+
+
+@virtual_time
+async def test_an_attempt_that_can_not_be_issued_keeps_no_other_waiting():
+    owner, lost = await opened()
+    issue = owner.issue
+
+    def failing(assignment: Assignment) -> None:
+        if assignment.token.endswith("/1"):
+            raise RuntimeError("a defect")
+        issue(assignment)
+
+    owner.issue = failing  # type: ignore[method-assign]
+    lost.add(attempt(1))
+    lost.add(attempt(2))
+    await asyncio.sleep(2 * CALL_S)
+    assert owner.said == ["count 2", "wake run later", "issue run/work/2"]
+
+
+@pytest.mark.parametrize("place", [0, 75, 149])
+@virtual_time
+async def test_who_ends_hosts_is_found_among_all_that_were_with_it(place: int):
+    """All run for as long as hosts live, so that each is lost with every host that has it."""
+    owner, max_losses = Owner(), EngineOptions().max_losses
+    owner.slow.call_s = 0.001
+    await owner.slow.inner.open()
+    deadly, issue, has_ended = f"run-{place}/work/1", owner.issue, asyncio.Event()
+
+    def issuing(assignment: Assignment) -> None:
+        issue(assignment)
+        if assignment.token == deadly:
+            has_ended.set()
+
+    owner.issue = issuing  # type: ignore[method-assign]
+    for hosts in range(1, 100):  # noqa: B007 - how many there were is told below
+        has_ended.clear()
+        lost = LostAttempts(owner, max_losses)
+        for number in range(150):
+            lost.add(attempt(1, run_id=f"run-{number}"))
+        while lost.tokens and not has_ended.is_set():  # noqa: ASYNC110 - one of two things happens
+            await asyncio.sleep(0.002)
+        await lost.close()
+        if owner.errors:
+            break
+    assert [error.token for error in owner.errors] == [deadly]
+    assert hosts == max_losses + 1
+    assert owner.said.count(f"issue {deadly}") == max_losses
 
 
 @pytest.mark.parametrize("max_losses", [0, -1])

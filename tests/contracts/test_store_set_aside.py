@@ -106,6 +106,18 @@ async def test_losses_are_counted_by_attempt_and_once_by_each_call(store: Store)
     assert await store.count_losses([], second) == {}
 
 
+async def test_losses_are_read_least_often_lost_first_and_the_one_counted_last_before_others(store: Store):
+    run, other = await running(store), await running(store)
+    once, twice, again, never = (f"{run.run_id}/a/1", f"{other.run_id}/b/1", f"{run.run_id}/c/1", f"{run.run_id}/d/1")
+    for tokens in ([twice], [once], [twice], [again]):
+        await store.count_losses(tokens, uuid.uuid4())
+    losses = await store.attempt_losses([twice, never, once, again])
+    assert list(losses.items()) == [(again, 1), (once, 1), (twice, 2)]
+    await store.release_run(run.run_id)
+    assert await store.attempt_losses([twice, never, once, again]) == {twice: 2}
+    assert await store.attempt_losses([]) == {}
+
+
 async def test_a_run_that_is_released_has_lost_nothing(store: Store):
     one, other = await running(store), await running(store)
     tokens = [f"{one.run_id}/a/1", f"{one.run_id}/b/1", f"{other.run_id}/a/1"]
