@@ -6,7 +6,7 @@ from ductor.actors.errors import InvalidSettingError
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one host.
+    """Limits of one host. Raises InvalidSettingError.
 
     Attributes:
         concurrency: async handlers that run at once; threads: sync ones.
@@ -16,8 +16,6 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
         compact_every_rows: a journal is compacted whenever it has grown by so many rows; 0 for only when asked.
         max_losses: how often an attempt may be lost with hosts that died, or were stopped, while they had it, and is
             issued again; its run is set aside after that.
-
-    Raises InvalidSettingError.
     """
 
     concurrency: int = 256
