@@ -13,9 +13,10 @@ from ductor.actors.errors import AttemptLostError, InvalidSettingError
 from ductor.actors.losses import RETRY_FIRST_S, RETRY_MAX_S, TRIAL_S, LostAttempts
 from ductor.actors.messages import Assignment
 from ductor.journal.errors import StoreUnavailableError
+from ductor.journal.ids import Ids, SystemIds
 from ductor.journal.memory import MemoryStore
 from ductor.journal.store import Store
-from ductor.testing import RepeatableIds, virtual_time
+from ductor.testing import virtual_time
 from tests.actors.hosting import WrappedStore
 from tests.actors.pools import assignment, loop_clock
 
@@ -56,7 +57,7 @@ class Owner:
         self.said: list[str] = []
         self.slow = SlowStore(self.said)
         self.store = cast("Store", self.slow)
-        self.ids = RepeatableIds(loop_clock())
+        self.ids: Ids = SystemIds()
         self.errors: list[AttemptLostError] = []
 
     def issue(self, assignment: Assignment) -> None:

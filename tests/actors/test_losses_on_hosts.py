@@ -8,6 +8,7 @@ from uuid import UUID
 from ductor.actors.client import Client
 from ductor.actors.engine_options import EngineOptions
 from ductor.actors.host import HostOptions
+from ductor.actors.messages import Assignment
 from ductor.actors.tasks import Task
 from ductor.journal.store import Store
 from ductor.testing import virtual_time
@@ -119,7 +120,7 @@ async def test_an_attempt_that_waits_for_a_worker_is_not_lost_by_restarts_of_hos
 
 
 @virtual_time
-async def test_a_full_pool_and_failing_coordinators_lose_nothing():
+async def test_a_full_pool_and_further_looks_at_a_run_lose_nothing():
     """What is offered again by the host that has it, or that nobody took, was with no host that died."""
     bench, is_over = Bench(), asyncio.Event()
     counted: list[Sequence[str]] = []
@@ -132,7 +133,11 @@ async def test_a_full_pool_and_failing_coordinators_lose_nothing():
     store = cast("Store", Counting(bench.store))
     async with bench.host(ONE, bench.handler(lambda _n: is_over.wait()), store=store, options=FEW) as host:
         offer, refusals = host.engine.pool.offer, iter(range(5))
-        host.engine.pool.offer = lambda one: next(refusals, None) is None and offer(one)  # type: ignore[method-assign]
+
+        def refusing(assignment: Assignment) -> bool:
+            return next(refusals, None) is None and offer(assignment)
+
+        host.engine.pool.offer = refusing  # type: ignore[method-assign]
         run_id = (await host.start("subject")).run_id
         await asyncio.sleep(60)
         host.engine.wake(run_id)
