@@ -45,7 +45,7 @@ def tell_others(engine: "Engine", state: RunState, in_flight: InFlight, outbox: 
     """Bring what the commit has written for others to whom it concerns."""
     commit = in_flight.commit
     if commit.waits or commit.published or commit.sent or commit.digests or commit.sent_controls or commit.new_runs:
-        engine.sent_with(commit)
+        _bring(engine, commit)
     for run in in_flight.starting:
         engine.begin(run.begun)
     if commit.forwards_to:
@@ -53,3 +53,15 @@ def tell_others(engine: "Engine", state: RunState, in_flight: InFlight, outbox: 
     if outbox.leases or outbox.leases_gone:
         keys = (*(lease.key for lease in outbox.leases.values()), *outbox.leases_gone.values())
         engine.leases_changed([LeaseKey(state.tenant, key) for key in keys])
+
+
+def _bring(engine: "Engine", commit: Commit) -> None:
+    """Runs that the commit has told something look at it, and the bus too."""
+    asked = (control.run_id for control in commit.sent_controls)
+    for run_id in dict.fromkeys((*(sent.run_id for sent in commit.sent), *asked)):
+        engine.wake(run_id, reissues=False)
+    is_keyed = any(new.start.key is not None for new in commit.new_runs)
+    if is_keyed or any(control.kind == "compensate" for control in commit.sent_controls):
+        engine.wake(commit.run_id, reissues=False)  # the store may have told it that a child does not exist
+    if commit.published or commit.waits or commit.digests:
+        engine.bus_work(commit)

@@ -211,6 +211,9 @@ class Coordinator(LoopActor):
         if state is None or state.paused_at_us is not None:
             return
         reissues, self._reissues = self._reissues, False
+        if reissues and any(control.kind == "cancel" for control in self._controls):
+            reissues = False  # no handler is called again for what is cancelled by the next tick
+            self.engine.wake_later(self.run_id)
         closing = state.closing
         is_stopping = closing is not None and not closing.is_compensating and not closing.defers_started
         if not state.running_count or not (reissues or is_stopping):

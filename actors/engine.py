@@ -21,6 +21,7 @@ from ductor.actors.errors import HostStoppedError
 from ductor.actors.left_alone import RunsLeftAlone
 from ductor.actors.log_fields import LogFields, run_fields
 from ductor.actors.long_runs import LongRuns
+from ductor.actors.losses import LostAttempts
 from ductor.actors.membership import Observation
 from ductor.actors.messages import Assignment, AttemptResult, MessageArrived, RunBegun, StartRun, TimerDue, Wake
 from ductor.actors.observing import Observer
@@ -69,6 +70,7 @@ class Engine:
         remote: attempts in other processes; None where there are none.
         partitions: who owns which runs.
         whereabouts: of attempts that this host does not hold.
+        lost: those that were lost with hosts, and wait to be counted.
         withdrawn: those of them, and of others, that the runs in hand here want no more.
         wakeups: takes wakeups to other hosts; None where a host that knows of something carries the run on itself.
         observer: is told what happens; None where nobody watches.
@@ -121,6 +123,7 @@ class Engine:
         self.partitions = PartitionMap(host_id, [host_id])
         self.whereabouts = Whereabouts()
         self.withdrawn = WithdrawnGuests()
+        self.lost = LostAttempts(self, options.max_losses)
         self.wakeups: Wakeups | None = None
         self.remote = None if queue is None else RemoteTasks(queue, self, options.remote_queues, name=host_id)
         self.bus_work: Callable[[Commit], None] = lambda _commit: None
@@ -139,11 +142,19 @@ class Engine:
         Those that shall not run here, or may run elsewhere, go to the queue between processes, where there is one. A
         full pool takes nothing: the run is looked at again after a pause, which offers the attempt again.
         """
-        is_held = assignment.is_redelivery and self.pool.holds(assignment.token)
-        is_asked_for = is_held or not assignment.is_redelivery
-        if not is_asked_for and not self.whereabouts.may_issue_again(assignment, self.partitions):
-            return
-        if is_held or self.remote is None or not self.remote.offer(assignment):
+        if assignment.is_redelivery and self.pool.holds(assignment.token):
+            self.offer_here(assignment)
+        elif not assignment.is_redelivery or self.whereabouts.was_offered_in_vain(assignment.token):
+            self.issue(assignment)
+        elif self.whereabouts.may_issue_again(assignment, self.partitions):
+            if assignment.task in self.registry and (self.remote is None or not self.remote.keeps(assignment)):
+                self.lost.add(assignment)  # which issues it
+            else:  # no handler is called for it here: it can't end this host
+                self.issue(assignment)
+
+    def issue(self, assignment: Assignment) -> None:
+        """Hand an attempt that nobody has to a worker, of another process or of this one."""
+        if self.remote is None or not self.remote.offer(assignment):
             self.offer_here(assignment)
 
     def may_offer_again(self, token: str) -> None:
@@ -160,6 +171,7 @@ class Engine:
 
     def cancel(self, token: str) -> None:
         """Tell a worker to stop an attempt, be it another host's."""
+        self.lost.cancel(token)
         self.pool.cancel(token)
         if self.remote is not None:
             self.remote.cancel(token)
@@ -169,11 +181,11 @@ class Engine:
     def confirm(self, result: AttemptResult) -> None:
         """A result is in the journal, or superseded: its worker may forget it."""
         self.pool.confirm(result.token)
-        if self.remote is not None:
-            self.remote.forget(result.token)
+        self.attempt_recorded(result.token)
 
     def attempt_recorded(self, token: str) -> None:
         """As `confirm`, of an attempt whose result came as a row: nobody here has it in keeping."""
+        self.lost.forget(token)
         if self.remote is not None:
             self.remote.forget(token)
 
@@ -237,22 +249,11 @@ class Engine:
 
     def runs_at_work(self) -> set[str]:
         """Runs of which somebody is known to have an attempt, or a commit is under way."""
-        runs = set(map(run_of_token, chain(self.pool.held_tokens(), self.whereabouts.elsewhere)))
+        runs = set(map(run_of_token, chain(self.pool.held_tokens(), self.lost.tokens, self.whereabouts.elsewhere)))
         runs.update(actor.run_id for actor in self.directory if actor.is_committing)
         if self.remote is not None:
             runs.update(self.remote.awaited_runs())
         return runs
-
-    def sent_with(self, commit: Commit) -> None:
-        """What a commit says to others is durable: bring it to whom it concerns."""
-        asked = (control.run_id for control in commit.sent_controls)
-        for run_id in dict.fromkeys((*(sent.run_id for sent in commit.sent), *asked)):
-            self.wake(run_id, reissues=False)
-        is_keyed = any(new.start.key is not None for new in commit.new_runs)
-        if is_keyed or any(control.kind == "compensate" for control in commit.sent_controls):
-            self.wake(commit.run_id, reissues=False)  # the store may have told it that a child does not exist
-        if commit.published or commit.waits or commit.digests:
-            self.bus_work(commit)
 
     def begins_here(self, run_id: str) -> bool:
         """Whether a run that a commit starts is going to be carried out here."""
@@ -340,7 +341,8 @@ class Engine:
         """Tokens of attempts that this host holds although it does not own their runs."""
         if self.partitions.owned is None:
             return iter(())
-        return (token for token in self.pool.held_tokens() if not self.partitions.owns(run_of_token(token)))
+        held = chain(self.pool.held_tokens(), self.lost.tokens)
+        return (token for token in held if not self.partitions.owns(run_of_token(token)))
 
     @property
     def takes_up_nothing(self) -> bool:
@@ -362,6 +364,7 @@ class Engine:
     async def close(self, timeout_ms: int) -> None:
         """Drain: workers first, then coordinators, with what their results still decide."""
         self._is_draining = True
+        await self.lost.close()
         not_running = self.pool.in_flight - self.pool.load.running
         interrupted = await self.pool.drain(timeout_ms)
         if interrupted or not_running:
@@ -376,7 +379,7 @@ class Engine:
         until_s = self._loop.time() + timeout_ms / 1_000
         while self._background and (left_s := until_s - self._loop.time()) > 0:
             await asyncio.wait(self._background, timeout=left_s)  # what is begun by them is waited for as well
-        if self.whereabouts.holds_back or self.pool.unconfirmed():
+        if self.whereabouts.holds_back or self.lost.has_left_attempts or self.pool.unconfirmed():
             self.has_left_attempts = True
         self.waiters.cancel()
         await self.pool.close()

@@ -2,9 +2,11 @@
 
 import msgspec
 
+from ductor.actors.errors import InvalidSettingError
+
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one host.
+    """Limits of one host. Raises InvalidSettingError.
 
     Attributes:
         concurrency: async handlers that run at once; threads: sync ones.
@@ -12,6 +14,8 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
         idle_ms: a coordinator at rest for so long leaves memory.
         remote_queues: queues whose attempts are left to workers in other processes, even if their handlers are here.
         compact_every_rows: a journal is compacted whenever it has grown by so many rows; 0 for only when asked.
+        max_losses: how often an attempt may be lost with hosts that died, or were stopped, while they had it, and is
+            issued again; its run is set aside after that.
     """
 
     concurrency: int = 256
@@ -20,3 +24,8 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     idle_ms: int = 30_000
     remote_queues: tuple[str, ...] = ()
     compact_every_rows: int = 0
+    max_losses: int = 10
+
+    def __post_init__(self) -> None:
+        if self.max_losses < 1:
+            raise InvalidSettingError("max_losses", f"is {self.max_losses}; at least 1 is possible")

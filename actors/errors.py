@@ -388,3 +388,23 @@ class RunStalledError(ActorError):
             f"run {run_id} stands at transition {version} although it was looked at {wakes} times: see its history and "
             f"the logs of its hosts, then `ductor release {run_id}`"
         )
+
+
+class AttemptLostError(ActorError):
+    """An attempt was lost too often with hosts that died, or were stopped, while they had it: its run is set aside.
+
+    Attributes:
+        run_id, step, task: the run, the step in it, and the handler that was called.
+        token: the attempt.
+        losses: how often it was lost since the run was released last.
+    """
+
+    code = "attempt_lost"
+
+    def __init__(self, run_id: str, step: str, task: str, token: str, losses: int) -> None:
+        self.run_id, self.step, self.task, self.token, self.losses = run_id, step, task, token, losses
+        super().__init__(
+            f"run {run_id}: attempt {token} of step {step} was lost {losses} times with the host that had it: see "
+            f"whether its handler {task!r} ends the process (a signal, memory, a crash); `ductor release {run_id}` has "
+            f"it tried again, or, after `ductor cancel {run_id}`, ends the run"
+        )

@@ -135,13 +135,20 @@ class RemoteTasks:
 
     def offer(self, assignment: Assignment) -> bool:
         """Take an attempt, if it is not one to run here at once."""
-        if assignment.task not in self._registry or assignment.queue in self._remote_queues:
+        if self._is_for_others(assignment):
             self._send(assignment)
             return True
         if not assignment.is_redelivery:
             return False
         self._look_for(assignment)
         return True
+
+    def keeps(self, assignment: Assignment) -> bool:
+        """Whether an attempt is in hand here, or would go to the queue in any case."""
+        return assignment.token in self._known or self._is_for_others(assignment)
+
+    def _is_for_others(self, assignment: Assignment) -> bool:
+        return assignment.task not in self._registry or assignment.queue in self._remote_queues
 
     def cancel(self, token: str) -> None:
         """Nobody wants the attempt any more. One that waits is taken back; a worker that has it finds out by itself."""

@@ -46,9 +46,6 @@ class Whereabouts:
     def may_issue_again(self, assignment: Assignment, partitions: PartitionMap) -> bool:
         """Whether no other host has the attempt. Where that is not known yet, its run is held back."""
         token, run_id = assignment.token, assignment.run_id
-        if token in self._offered_in_vain:
-            del self._offered_in_vain[token]
-            return True
         if token in self.elsewhere or not partitions.owns(run_id):
             return False
         if self._is_told_of(run_id, assignment.dispatched_at_us):
@@ -62,6 +59,13 @@ class Whereabouts:
         self._offered_in_vain[token] = None
         if len(self._offered_in_vain) > MAX_OFFERED_IN_VAIN:
             del self._offered_in_vain[next(iter(self._offered_in_vain))]
+
+    def was_offered_in_vain(self, token: str) -> bool:
+        """Whether that is so; true once for each such offer."""
+        if token not in self._offered_in_vain:
+            return False
+        del self._offered_in_vain[token]
+        return True
 
     def told(self, observation: Observation) -> list[str]:
         """Others have told what they hold. Runs to be looked at again for what was held back."""

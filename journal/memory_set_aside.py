@@ -1,13 +1,25 @@
 """Runs that were set aside, in the memory store."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from uuid import UUID
+
+import msgspec
 
 from ductor.journal.clock import Clock
+from ductor.journal.ids import run_of_token
 from ductor.journal.memory_base import MemoryBase
 from ductor.journal.partitions import Partitions, partition_of
 from ductor.journal.set_aside_store import MAX_REASON_LENGTH, IdleRun, SetAsideRun
 from ductor.journal.sorted_items import SortedItems
+
+
+class CountedLosses(msgspec.Struct, frozen=True):
+    """How often an attempt was lost, and the call that counted last."""
+
+    losses: int
+    count_id: UUID | None
+    last_at_us: int
 
 
 class MemorySetAside(MemoryBase):
@@ -16,6 +28,7 @@ class MemorySetAside(MemoryBase):
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self._set_aside: dict[str, SetAsideRun] = {}
+        self._losses: dict[str, dict[str, CountedLosses]] = {}
         self._recoverable: SortedItems[str] = SortedItems()
 
     async def set_run_aside(self, run_id: str, reason: str, host_id: str) -> bool:
@@ -35,9 +48,34 @@ class MemorySetAside(MemoryBase):
         return True
 
     async def release_run(self, run_id: str) -> bool:
-        """Remove the mark. False if there was none."""
+        """Remove the mark, and forget how often attempts of the run were lost. False if there was no mark."""
         self._check_open()
+        self._losses.pop(run_id, None)
         return self._set_aside.pop(run_id, None) is not None
+
+    async def attempt_losses(self, tokens: Sequence[str]) -> Mapping[str, int]:
+        """How often attempts were lost by now, by token, without those that never were: least often first, and of those
+        lost as often the one first that was counted last."""
+        self._check_open()
+        found = [(token, lost) for token in tokens if (lost := self._lost_before(token)) is not None]
+        return {
+            token: lost.losses for token, lost in sorted(found, key=lambda one: (one[1].losses, -one[1].last_at_us))
+        }
+
+    async def count_losses(self, tokens: Sequence[str], count_id: UUID) -> Mapping[str, int]:
+        """Attempts were lost with hosts that had them: how often by now, by token, this time included, since their runs
+        were released last. Asked again with the same id, as when the answer was lost, it counts nothing more."""
+        self._check_open()
+        counted: dict[str, int] = {}
+        for token in dict.fromkeys(tokens):
+            before = self._lost_before(token) or CountedLosses(0, None, 0)
+            counted[token] = before.losses + (before.count_id != count_id)
+            of_run = self._losses.setdefault(run_of_token(token), {})
+            of_run[token] = CountedLosses(counted[token], count_id, self._clock.now_us())
+        return counted
+
+    def _lost_before(self, token: str) -> CountedLosses | None:
+        return self._losses.get(run_of_token(token), {}).get(token)
 
     async def run_set_aside(self, run_id: str) -> SetAsideRun | None:
         """The mark of a run."""

@@ -1,12 +1,14 @@
 """Runs that hosts leave alone until somebody has looked at them, and runs that do not get on.
 
-A run is set aside when it keeps killing its coordinator, when the database refuses its commit, or when it is `running`
-and nothing that it waits for can be found. It stays so through restarts, no host recovers or sweeps it, and people see
-it with its reason until they release it. That is a mark beside the journal: releasing changes nothing of the run.
+A run is set aside when it keeps killing its coordinator, when one of its attempts was lost too often with the hosts
+that had it, when the database refuses its commit, or when it is `running` and nothing that it waits for can be found.
+It stays so through restarts, no host recovers or sweeps it, and people see it with its reason until they release it.
+That is a mark beside the journal: releasing changes nothing of the run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
+from uuid import UUID
 
 import msgspec
 
@@ -48,7 +50,17 @@ class SetAsideStore(Protocol):
         ...
 
     async def release_run(self, run_id: str) -> bool:
-        """Remove the mark. False if there was none."""
+        """Remove the mark, and forget how often attempts of the run were lost. False if there was no mark."""
+        ...
+
+    async def attempt_losses(self, tokens: Sequence[str]) -> Mapping[str, int]:
+        """How often attempts were lost by now, by token, without those that never were: least often first, and of those
+        lost as often the one first that was counted last."""
+        ...
+
+    async def count_losses(self, tokens: Sequence[str], count_id: UUID) -> Mapping[str, int]:
+        """Attempts were lost with hosts that had them: how often by now, by token, this time included, since their runs
+        were released last. Asked again with the same id, as when the answer was lost, it counts nothing more."""
         ...
 
     async def run_set_aside(self, run_id: str) -> SetAsideRun | None:

@@ -24,7 +24,7 @@ EMPTY = {"dict": "{}", "list": "[]", "tuple": "()"}
 LIMIT_ROOMS = ("definitions", "journal", "actors", "projections")
 SETTINGS = {
     "actors/host.py": ("HostOptions",),
-    "actors/engine.py": ("EngineOptions",),
+    "actors/engine_options.py": ("EngineOptions",),
     "actors/worker_options.py": ("WorkerOptions",),
     "actors/queue/redis/settings.py": ("RedisSettings",),
     "journal/postgres/settings.py": ("ConnectionSettings", "WriterLimits"),

@@ -490,6 +490,17 @@ CREATE TABLE ductor.eec_run_set_aside (
 );
 COMMENT ON TABLE ductor.eec_run_set_aside IS 'Runs that hosts leave alone until somebody releases them.';
 
+CREATE TABLE ductor.eec_attempt_loss (
+    run_id uuid NOT NULL,
+    token text COLLATE "C" NOT NULL,
+    losses integer NOT NULL,
+    count_id uuid NOT NULL, -- of the call that counted last: asked again it counts nothing
+    last_at_us bigint NOT NULL,
+    PRIMARY KEY (run_id, token)
+);
+COMMENT ON TABLE ductor.eec_attempt_loss IS
+    'How often attempts were lost with hosts that had them, since their runs were released last.';
+
 CREATE FUNCTION ductor.eec_now_us() RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE
     AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
 COMMENT ON FUNCTION ductor.eec_now_us IS 'The clock of the database.';

@@ -1,6 +1,7 @@
 """Runs that were set aside, in PostgreSQL."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 from ductor.journal.ids import is_run_id
 from ductor.journal.partitions import Partitions
@@ -23,8 +24,20 @@ class SetAside:
         return row is not None
 
     async def release_run(self, run_id: str) -> bool:
-        """Remove the mark. False if there was none."""
+        """Remove the mark, and forget how often attempts of the run were lost. False if there was no mark."""
         return is_run_id(run_id) and await self._database.fetch_row("release_run", run_id=run_id) is not None
+
+    async def attempt_losses(self, tokens: Sequence[str]) -> Mapping[str, int]:
+        """How often attempts were lost by now, by token, without those that never were: least often first, and of those
+        lost as often the one first that was counted last."""
+        rows = await self._database.fetch("attempt_losses", tokens=list(tokens))
+        return {row["token"]: row["losses"] for row in rows}
+
+    async def count_losses(self, tokens: Sequence[str], count_id: UUID) -> Mapping[str, int]:
+        """Attempts were lost with hosts that had them: how often by now, by token, this time included, since their runs
+        were released last. Asked again with the same id, as when the answer was lost, it counts nothing more."""
+        rows = await self._database.fetch("count_losses", tokens=list(tokens), count_id=count_id)
+        return {row["token"]: row["losses"] for row in rows}
 
     async def run_set_aside(self, run_id: str) -> SetAsideRun | None:
         """The mark of a run."""

@@ -58,7 +58,8 @@ def test_what_was_offered_in_vain_is_offered_again_once_whoever_owns_the_run():
     whereabouts = Whereabouts()
     theirs = attempt(run_of("other"))
     whereabouts.offered_in_vain(theirs.token)
-    assert whereabouts.may_issue_again(theirs, SHARED)
+    assert whereabouts.was_offered_in_vain(theirs.token)
+    assert not whereabouts.was_offered_in_vain(theirs.token)
     assert not whereabouts.may_issue_again(theirs, SHARED)
 
 
@@ -104,4 +105,4 @@ def test_no_more_is_remembered_than_the_bounds_allow(monkeypatch: pytest.MonkeyP
     theirs = [attempt(run_of("other"), number=number) for number in range(3)]
     for one in theirs:
         whereabouts.offered_in_vain(one.token)
-    assert [whereabouts.may_issue_again(one, SHARED) for one in theirs] == [False, True, True]
+    assert [whereabouts.was_offered_in_vain(one.token) for one in theirs] == [False, True, True]

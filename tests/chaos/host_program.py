@@ -1,14 +1,17 @@
-"""A host process to be killed: `python -m tests.chaos.host_program DSN LEDGER`.
+"""A host process to be killed: `python -m tests.chaos.host_program DSN LEDGER MAX_LOSSES`.
 
 Its handlers note in the ledger what they begin and do: that is the outside world, which remembers what really happened.
 """
 
 import asyncio
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 from ductor.actors.context import TaskContext
+from ductor.actors.engine_options import EngineOptions
 from ductor.actors.host import EngineHost, HostOptions
 from ductor.actors.tasks import TaskRegistry, task
 from ductor.journal.clock import SystemClock
@@ -47,14 +50,20 @@ def handlers(ledger: Ledger) -> TaskRegistry:
         effect(context)
         return {"n": n}
 
-    return TaskRegistry([add, flaky, blocking])
+    @task("deadly")
+    async def deadly(context: TaskContext) -> None:
+        begin(context)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return TaskRegistry([add, flaky, blocking, deadly])
 
 
-async def main(dsn: str, ledger_file: str) -> None:
+async def main(dsn: str, ledger_file: str, max_losses: str) -> None:
     """Host until killed."""
     ledger = Ledger(Path(ledger_file))
+    options = HostOptions(engine=EngineOptions(max_losses=int(max_losses)))
     async with PostgresStore(dsn) as store:
-        host = EngineHost(store, handlers(ledger), clock=SystemClock(), ids=SystemIds(), options=HostOptions())
+        host = EngineHost(store, handlers(ledger), clock=SystemClock(), ids=SystemIds(), options=options)
         await host.start_host()
         sys.stdout.write("ready\n")
         sys.stdout.flush()
@@ -62,4 +71,4 @@ async def main(dsn: str, ledger_file: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2]))
+    asyncio.run(main(*sys.argv[1:]))

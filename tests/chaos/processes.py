@@ -5,6 +5,8 @@ import signal
 import sys
 from pathlib import Path
 
+from ductor.actors.engine_options import EngineOptions
+
 
 class ProgramProcess:
     """A program in a process of its own, started again after each kill. It says `ready` when it is."""
@@ -28,6 +30,11 @@ class ProgramProcess:
         self._process.kill()
         await self._process.wait()
 
+    async def ended(self) -> int:
+        """Wait for the end, however it comes; the exit status."""
+        assert self._process is not None
+        return await self._process.wait()
+
     async def stop(self) -> int:
         """Tell it to end, as a process supervisor would; its exit status."""
         assert self._process is not None
@@ -48,5 +55,5 @@ class ProgramProcess:
 class HostProcess(ProgramProcess):
     """A host with the handlers of `host_program`."""
 
-    def __init__(self, dsn: str, ledger: Path) -> None:
-        super().__init__("tests.chaos.host_program", dsn, str(ledger))
+    def __init__(self, dsn: str, ledger: Path, *, max_losses: int = EngineOptions().max_losses) -> None:
+        super().__init__("tests.chaos.host_program", dsn, str(ledger), str(max_losses))

@@ -93,3 +93,38 @@ async def test_running_runs_that_do_not_change_are_found_and_the_last_one_looked
     only_third = {partition_of(third.run_id)}
     assert first.run_id not in [run.run_id for run in await store.idle_runs(LATER_US, None, 10)]
     assert third.run_id in [run.run_id for run in await store.idle_runs(LATER_US, None, 10, only_third)]
+
+
+async def test_losses_are_counted_by_attempt_and_once_by_each_call(store: Store):
+    one, other = await running(store), await running(store)
+    tokens = [f"{other.run_id}/a/1", f"{one.run_id}/b.0/2", f"{one.run_id}/a/1"]
+    first, second = uuid.uuid4(), uuid.uuid4()
+    assert await store.count_losses(tokens, first) == dict.fromkeys(tokens, 1)
+    assert await store.count_losses(tokens, first) == dict.fromkeys(tokens, 1)
+    assert await store.count_losses(tokens[:1] * 2, second) == {tokens[0]: 2}
+    assert await store.count_losses(tokens, uuid.uuid4()) == {tokens[0]: 3, tokens[1]: 2, tokens[2]: 2}
+    assert await store.count_losses([], second) == {}
+
+
+async def test_losses_are_read_least_often_lost_first_and_the_one_counted_last_before_others(store: Store):
+    run, other = await running(store), await running(store)
+    once, twice, again, never = (f"{run.run_id}/a/1", f"{other.run_id}/b/1", f"{run.run_id}/c/1", f"{run.run_id}/d/1")
+    for tokens in ([twice], [once], [twice], [again]):
+        await store.count_losses(tokens, uuid.uuid4())
+    losses = await store.attempt_losses([twice, never, once, again])
+    assert list(losses.items()) == [(again, 1), (once, 1), (twice, 2)]
+    await store.release_run(run.run_id)
+    assert await store.attempt_losses([twice, never, once, again]) == {twice: 2}
+    assert await store.attempt_losses([]) == {}
+
+
+async def test_a_run_that_is_released_has_lost_nothing(store: Store):
+    one, other = await running(store), await running(store)
+    tokens = [f"{one.run_id}/a/1", f"{one.run_id}/b/1", f"{other.run_id}/a/1"]
+    for _ in range(2):
+        await store.count_losses(tokens, uuid.uuid4())
+    await store.set_run_aside(one.run_id, "reason", "host")
+    assert await store.release_run(one.run_id)
+    assert await store.count_losses(tokens, uuid.uuid4()) == {tokens[0]: 1, tokens[1]: 1, tokens[2]: 3}
+    assert not await store.release_run(other.run_id)
+    assert await store.count_losses(tokens[2:], uuid.uuid4()) == {tokens[2]: 1}
