@@ -189,4 +189,5 @@ def _forget_undo(state: RunState, ref: str) -> None:
     """The step has not been done yet, so it has not been undone either."""
     undo = state.nodes.get(ref + UNDO_SUFFIX)
     if undo is not None:
+        leave(state, ref + UNDO_SUFFIX, undo)
         state.nodes[ref + UNDO_SUFFIX] = NodeState(generation=undo.generation)

@@ -311,3 +311,11 @@ def test_a_scatter_of_which_all_is_done_is_judged_when_it_goes_on():
     reset(state, NodeReset(node="each", keeps_children=True))
     after([ScatterStarted(node="each", total=1, is_resumed=True)], state=state)
     assert (list(state.fanned), state.filling, counts(state)) == (["each"], {}, (1, 1, 0, 0))
+
+
+def test_an_undo_that_runs_is_at_work_no_more_when_its_step_is_begun_anew():
+    """No tick writes this; the state holds together all the same."""
+    state = after([START, runs("pay.compensate")])
+    assert set(state.open_nodes) == {"pay.compensate"}
+    after([RunReopened(nodes=(NodeReset(node="pay"),))], state=state)
+    assert (set(state.open_nodes), state.running_count) == (set(), 0)
