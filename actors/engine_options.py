@@ -1,8 +1,14 @@
 """What a host may be told about how much it does."""
 
+from typing import Final
+
 import msgspec
 
 from ductor.actors.errors import InvalidSettingError
+
+MIN_MAX_LOSSES: Final = 5
+"""What was lost together with an attempt that ends hosts has been tried apart from it by then: see
+`ductor.actors.losses`."""
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,7 +21,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
         remote_queues: queues whose attempts are left to workers in other processes, even if their handlers are here.
         compact_every_rows: a journal is compacted whenever it has grown by so many rows; 0 for only when asked.
         max_losses: how often an attempt may be lost with hosts that died, or were stopped, while they had it, and is
-            issued again; its run is set aside after that.
+            issued again; its run is set aside after that. `MIN_MAX_LOSSES` at least.
     """
 
     concurrency: int = 256
@@ -27,5 +33,6 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_losses: int = 10
 
     def __post_init__(self) -> None:
-        if self.max_losses < 1:
-            raise InvalidSettingError("max_losses", f"is {self.max_losses}; at least 1 is possible")
+        if self.max_losses < MIN_MAX_LOSSES:
+            reason = f"is {self.max_losses}; at least {MIN_MAX_LOSSES} is possible: who ends hosts has to be found out"
+            raise InvalidSettingError("max_losses", reason)

@@ -26,6 +26,9 @@ from scripts.simulation.weather import Weather
 ASKING: Final = "ask"
 """Begins the names of tasks in which somebody asks the host for something."""
 
+MAX_CRASHES: Final = 1_000_000
+"""Processes crash here by no fault of their handlers, however often an attempt is lost with them."""
+
 RESTART_S: Final = 1.0
 ANSWERED_WITHIN_MS: Final = 10_000
 """A process that lives on for so long after its host has stopped has answered everybody by then."""
@@ -206,6 +209,7 @@ class Machine:
                     max_hot_runs=limits.max_hot_runs,
                     idle_ms=limits.idle_ms,
                     compact_every_rows=limits.compact_every_rows,
+                    max_losses=MAX_CRASHES,
                 ),
                 drain_ms=limits.drain_ms,
                 sweep_ms=limits.sweep_ms,

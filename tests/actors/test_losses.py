@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from ductor.actors import losses as module
-from ductor.actors.engine_options import EngineOptions
+from ductor.actors.engine_options import MIN_MAX_LOSSES, EngineOptions
 from ductor.actors.errors import AttemptLostError, InvalidSettingError
 from ductor.actors.losses import RETRY_FIRST_S, RETRY_MAX_S, TRIAL_S, LostAttempts
 from ductor.actors.messages import Assignment
@@ -288,11 +288,12 @@ async def test_an_attempt_that_can_not_be_issued_keeps_no_other_waiting():
     assert owner.said == ["count 2", "wake run later", "issue run/work/2"]
 
 
+@pytest.mark.parametrize("max_losses", [MIN_MAX_LOSSES, EngineOptions().max_losses])
 @pytest.mark.parametrize("place", [0, 75, 149])
 @virtual_time
-async def test_who_ends_hosts_is_found_among_all_that_were_with_it(place: int):
+async def test_who_ends_hosts_is_found_among_all_that_were_with_it(place: int, max_losses: int):
     """All run for as long as hosts live, so that each is lost with every host that has it."""
-    owner, max_losses = Owner(), EngineOptions().max_losses
+    owner = Owner()
     owner.slow.call_s = 0.001
     await owner.slow.inner.open()
     deadly, issue, has_ended = f"run-{place}/work/1", owner.issue, asyncio.Event()
@@ -318,8 +319,8 @@ async def test_who_ends_hosts_is_found_among_all_that_were_with_it(place: int):
     assert owner.said.count(f"issue {deadly}") == max_losses
 
 
-@pytest.mark.parametrize("max_losses", [0, -1])
-def test_an_attempt_may_be_lost_once_at_least(max_losses: int):
+@pytest.mark.parametrize("max_losses", [MIN_MAX_LOSSES - 1, 0, -1])
+def test_an_attempt_may_be_lost_a_few_times_at_least(max_losses: int):
     with pytest.raises(InvalidSettingError, match="max_losses is"):
         EngineOptions(max_losses=max_losses)
-    assert EngineOptions(max_losses=1).max_losses == 1
+    assert EngineOptions(max_losses=MIN_MAX_LOSSES).max_losses == MIN_MAX_LOSSES

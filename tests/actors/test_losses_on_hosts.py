@@ -6,7 +6,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from ductor.actors.client import Client
-from ductor.actors.engine_options import EngineOptions
+from ductor.actors.engine_options import MIN_MAX_LOSSES, EngineOptions
 from ductor.actors.host import HostOptions
 from ductor.actors.messages import Assignment
 from ductor.actors.tasks import Task
@@ -14,7 +14,7 @@ from ductor.journal.store import Store
 from ductor.testing import virtual_time
 from tests.actors.hosting import ONE, Bench, Hosts, WrappedStore
 
-MAX_LOSSES = 2
+MAX_LOSSES = MIN_MAX_LOSSES
 FEW = HostOptions(drain_ms=0, engine=EngineOptions(max_losses=MAX_LOSSES))
 SETTLE_S = 5.0
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ductor.actors.client import Client
+from ductor.actors.engine_options import MIN_MAX_LOSSES
 from ductor.definitions.compile import compile_text
 from ductor.journal.clock import SystemClock
 from ductor.journal.embedded import EmbeddedPostgres
@@ -24,7 +25,7 @@ ductor: 1
 name: deadly
 steps: [{ref: a, type: task, task: deadly}]
 """
-MAX_LOSSES = 3
+MAX_LOSSES = MIN_MAX_LOSSES
 RUNS = 20
 SETTLE_S = 60.0
 POLL_S = 0.1

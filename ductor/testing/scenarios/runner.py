@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ductor.actors.engine_options import EngineOptions
 from ductor.actors.host import EngineHost, HostOptions
 from ductor.actors.start import DEFAULT_TENANT
 from ductor.actors.tasks import Task, TaskRegistry
@@ -35,7 +36,10 @@ QUIET_CHECK_S: Final = 600.0
 PATIENT_HOST: Final = HostOptions(sweep_ms=3_600_000, heartbeat_ms=3_600_000)
 """Nothing is lost in one process that sends its own wakeups, so nothing needs to be looked for often."""
 
-SWEEPING_HOST: Final = HostOptions(sweep_ms=60_000, heartbeat_ms=3_600_000)
+MAX_LIVES: Final = 1_000_000
+"""Hosts are killed here by no fault of their handlers, however often an attempt is lost with them."""
+
+SWEEPING_HOST: Final = HostOptions(sweep_ms=60_000, heartbeat_ms=3_600_000, engine=EngineOptions(max_losses=MAX_LIVES))
 """What an earlier life left waiting is found by sweeping, and so are schedules, to the minute."""
 
 
