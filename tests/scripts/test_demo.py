@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,15 @@ def test_a_folder_without_files_fails_the_run_and_the_demonstration_says_why(ins
     assert not any(inspected.parent.glob("ductor-demo-*/postgres"))
 
 
+@pytest.fixture
+def heeding_interrupts() -> Iterator[None]:
+    """What a shell starts in its background ignores SIGINT, and so would all that a test starts there."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeding_interrupts")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demonstration_leaves_nothing(tmp_path: Path, number: signal.Signals):
     (tmp_path / "a.txt").write_text("one\n")
