@@ -132,7 +132,9 @@ class LostAttempts:
             lost.is_cancelled = True
 
     def forget(self, token: str) -> None:
-        """What became of the attempt is in the journal."""
+        """What became of the attempt is in the journal. Told of every attempt, and hardly ever of one that waits."""
+        if not self._waiting and not self._on_trial:
+            return
         self._waiting.pop(token, None)
         self._on_trial.discard(token)
         if not self._on_trial:

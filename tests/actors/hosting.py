@@ -38,6 +38,16 @@ async def hosted(
     return host
 
 
+@asynccontextmanager
+async def serving(host: EngineHost, *documents: str) -> AsyncIterator[EngineHost]:
+    """The host, with these definitions published, until it is left."""
+    for text in documents:
+        for compiled in compile_text(text):
+            await host.publish(compiled)
+    async with host:
+        yield host
+
+
 class WrappedStore:
     """A store that passes everything on; tests replace what they are about."""
 
@@ -155,10 +165,5 @@ class Hosts(Bench):
             make_queue=lambda *_: self.queue if self._has_queue else None,
         )
         host.host_id = name or host.host_id
-        for compiled in compile_text(definition(text)):
-            await host.publish(compiled)
-        await host.start_host()
-        try:
+        async with serving(host, definition(text)):
             yield host
-        finally:
-            await host.stop_host()

@@ -14,11 +14,10 @@ from ductor.actors.queue.policies import QueuePolicies
 from ductor.actors.remote_worker import RemoteWorker
 from ductor.actors.tasks import Task, TaskRegistry
 from ductor.actors.worker_options import WorkerOptions
-from ductor.definitions.compile import compile_text
 from ductor.journal.memory import MemoryStore
 from ductor.testing import RepeatableIds
 from ductor.testing.loop import VirtualTimeLoop
-from tests.actors.hosting import definition
+from tests.actors.hosting import definition, serving
 
 NO_POLICIES = QueuePolicies()
 
@@ -96,13 +95,8 @@ class RemoteBench:
             options=options,
             make_queue=lambda _store, _redis, _on_disturbance: self.queue,
         )
-        for compiled in compile_text(definition(text)):
-            await host.publish(compiled)
-        await host.start_host()
-        try:
+        async with serving(host, definition(text)):
             yield host
-        finally:
-            await host.stop_host()
 
     @asynccontextmanager
     async def worker(

@@ -14,7 +14,7 @@ from ductor.definitions.compile import compile_text
 from ductor.journal.records import RunFilter
 from ductor.journal.store import Store
 from ductor.testing import virtual_time
-from tests.actors.hosting import Bench, WrappedStore
+from tests.actors.hosting import Bench, WrappedStore, serving
 
 CHILD = """
 ductor: 1
@@ -77,14 +77,8 @@ async def hosting(
 ) -> AsyncIterator[EngineHost]:
     await bench.store.open()
     host = EngineHost(store or bench.store, TaskRegistry(tasks), clock=bench.clock, ids=bench.ids, options=options)
-    for text in texts:
-        for compiled in compile_text(text):
-            await host.publish(compiled)
-    await host.start_host()
-    try:
+    async with serving(host, *texts):
         yield host
-    finally:
-        await host.stop_host()
 
 
 async def children_of(bench: Bench, run_id: str) -> list[str]:
